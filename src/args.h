@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * args.h
+ *	  Checked arguments of the SQL functions.
+ *
+ * IDENTIFICATION
+ *	  src/args.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FENCE_ARGS_H
+#define FENCE_ARGS_H
+
+#include "fmgr.h"
+#include "resource.h"
+
+extern void fence_prevent_read_only(const char *function);
+extern FenceName fence_arg_name(FunctionCallInfo fcinfo, int n);
+extern int64 fence_arg_token(FunctionCallInfo fcinfo, int n);
+extern char *fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what,
+							int limit, bool null_allowed);
+extern int64 fence_arg_duration(FunctionCallInfo fcinfo, int n,
+								const char *what, int64 least, int64 most);
+
+#endif							/* FENCE_ARGS_H */

@@ -1,0 +1,468 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.c
+ *	  Leases and tokens issued by PostgreSQL: acquire, extend, release.
+ *
+ * A refused attempt must not disturb the holder.  Hence the order in
+ * acquire(): look without any lock, take the gate without waiting, look
+ * again, and take the takeover lock, which makes the old holder's commits
+ * fail, only once it is decided that the lease is over.  Both locks are
+ * tried for, never queued for: a queued request would make the holder's
+ * commits fail as well.
+ *
+ * All instants are clock_timestamp() read after the locks: now() is the
+ * start of the transaction, and a wait would eat up the lease.
+ *
+ * IDENTIFICATION
+ *	  src/lease.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "common/pg_prng.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "args.h"
+#include "present.h"
+#include "resource.h"
+
+PG_FUNCTION_INFO_V1(fence_acquire);
+PG_FUNCTION_INFO_V1(fence_extend);
+PG_FUNCTION_INFO_V1(fence_release);
+PG_FUNCTION_INFO_V1(fence_home_sql);
+
+#define TTL_MIN			INT64CONST(1000)	/* 1 ms, in microseconds */
+#define TTL_MAX			USECS_PER_DAY
+#define WAIT_MAX		(5 * USECS_PER_MINUTE)
+#define REQUEST_ID_MAX	255
+
+/* How long a lock is tried for that its holder keeps only for a moment. */
+#define PATIENCE_MS		10
+
+/* Between two looks at a lease that is waited for, milliseconds. */
+#define POLL_MIN_MS		5
+#define POLL_MAX_MS		25
+
+typedef struct AcquireRequest
+{
+	FenceName	name;
+	char	   *holder;
+	char	   *request_id;		/* or NULL */
+	int64		ttl;			/* microseconds */
+	int64		wait;			/* microseconds */
+} AcquireRequest;
+
+typedef enum AcquireOutcome
+{
+	ACQUIRE_GRANTED,
+	ACQUIRE_HELD,
+	ACQUIRE_BUSY
+} AcquireOutcome;
+
+static double
+elapsed_ms(instr_time start)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, start);
+	return INSTR_TIME_GET_MILLISEC(now);
+}
+
+/* Sleeps, but not through a cancel or a termination. */
+static void
+nap(long ms)
+{
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 ms, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+static bool
+try_lock(const FenceName *name, LOCKMODE mode)
+{
+	instr_time	start;
+
+	INSTR_TIME_SET_CURRENT(start);
+	for (;;)
+	{
+		if (fence_lock_nowait(name, mode))
+			return true;
+		if (elapsed_ms(start) >= PATIENCE_MS)
+			return false;
+		nap(1);
+	}
+}
+
+/*
+ * The gate for extend() and release().  A transaction that has written may
+ * hold what the gate's holder waits for, so it must not wait here.
+ */
+static bool
+lock_gate_politely(const FenceName *name)
+{
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return try_lock(name, FENCE_LOCK_GATE);
+	fence_lock(name, FENCE_LOCK_GATE);
+	return true;
+}
+
+/*
+ * Under REPEATABLE READ and SERIALIZABLE the work needs a snapshot younger
+ * than the acquisition; fence_present() refuses a token acquired in the same
+ * transaction, and this refuses to acquire once work has been done.
+ */
+static void
+check_own_transaction(void)
+{
+	if (!IsolationUsesXactSnapshot() ||
+		(!TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		 !fence_presented_any()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+			 errmsg("fence.acquire() must run in a transaction of its own at this isolation level"),
+			 errdetail("The transaction's snapshot is older than the acquisition and may miss the last commit of the previous holder."),
+			 errhint("Acquire first, commit, and present the token in the next transaction.")));
+}
+
+/*
+ * The lost reply of an acquisition is asked for again.
+ */
+static bool
+is_repeated(const AcquireRequest *request, const FenceRow *row)
+{
+	return request->request_id != NULL && row->request_id != NULL &&
+		strcmp(request->request_id, row->request_id) == 0 &&
+		strcmp(request->holder, row->holder) == 0 &&
+		row->token == row->mark;
+}
+
+static AcquireOutcome
+live_outcome(const AcquireRequest *request, const FenceRow *row)
+{
+	return is_repeated(request, row) ? ACQUIRE_GRANTED : ACQUIRE_HELD;
+}
+
+/* Under gate and takeover lock. */
+static void
+grant(const AcquireRequest *request, FenceRow *row)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		last = Max(row->token, row->mark);
+
+	if (last == PG_INT64_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+				 errmsg("fencing tokens of resource \"%.*s\" are exhausted",
+						request->name.len, request->name.data),
+				 errdetail("The high-water mark is %lld.", (long long) last),
+				 errhint("Use another resource name.")));
+
+	row->token = row->mark = last + 1;
+	row->mark_holder = row->holder = request->holder;
+	row->marked_at = row->acquired_at = now;
+	row->request_id = request->request_id;
+	row->expires_at = now + request->ttl;
+	row->released = false;
+	row->renewals = 0;
+	row->home = fence_home();
+	fence_row_write(&request->name, row);
+	fence_present_moved(&request->name, row->token, row->holder);
+}
+
+static AcquireOutcome
+acquire_once(const AcquireRequest *request, FenceRow *row)
+{
+	fence_row_read(&request->name, row);
+	if (fence_lease_live(row, GetCurrentTimestamp()))
+		return live_outcome(request, row);
+
+	if (!try_lock(&request->name, FENCE_LOCK_GATE))
+		return ACQUIRE_BUSY;
+	fence_row_read(&request->name, row);
+	if (fence_lease_live(row, GetCurrentTimestamp()))
+	{
+		fence_unlock(&request->name, FENCE_LOCK_GATE);
+		return live_outcome(request, row);
+	}
+
+	/* Decided.  Prepared transactions of the old holder can still be there. */
+	if (!try_lock(&request->name, FENCE_LOCK_TAKEOVER))
+	{
+		fence_unlock(&request->name, FENCE_LOCK_GATE);
+		return ACQUIRE_BUSY;
+	}
+	fence_present_check_move(&request->name, row);
+	grant(request, row);
+	return ACQUIRE_GRANTED;
+}
+
+/*
+ * Time to the next look: a random share, so that waiters do not march in
+ * step, and no more than is left of the wait.  Raises 55P03 when lock_timeout
+ * is over before the wait is; the lock manager minds it only for its own
+ * queues.
+ */
+static long
+next_nap(const AcquireRequest *request, double waited_ms)
+{
+	double		left_ms = request->wait / 1000.0 - waited_ms;
+
+	if (LockTimeout > 0)
+	{
+		if (waited_ms >= LockTimeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("canceling statement due to lock timeout")));
+		left_ms = Min(left_ms, LockTimeout - waited_ms);
+	}
+	return (long) Max(1, Min(left_ms,
+							 pg_prng_uint64_range(&pg_global_prng_state,
+												  POLL_MIN_MS, POLL_MAX_MS)));
+}
+
+static AcquireOutcome
+acquire(const AcquireRequest *request, FenceRow *row)
+{
+	MemoryContext attempt;
+	MemoryContext oldcxt;
+	AcquireOutcome outcome;
+	instr_time	start;
+	double		waited_ms;
+
+	attempt = AllocSetContextCreate(CurrentMemoryContext,
+									"pg_fence acquire",
+									ALLOCSET_SMALL_SIZES);
+	INSTR_TIME_SET_CURRENT(start);
+	for (;;)
+	{
+		oldcxt = MemoryContextSwitchTo(attempt);
+		outcome = acquire_once(request, row);
+		MemoryContextSwitchTo(oldcxt);
+
+		waited_ms = elapsed_ms(start);
+		if (outcome == ACQUIRE_GRANTED || waited_ms * 1000.0 >= request->wait)
+			return outcome;
+		nap(next_nap(request, waited_ms));
+		MemoryContextReset(attempt);
+	}
+}
+
+static Datum
+remaining_interval(TimestampTz expires_at)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = Max(0, expires_at - GetCurrentTimestamp());
+	return IntervalPGetDatum(interval);
+}
+
+static TupleDesc
+result_desc(FunctionCallInfo fcinfo)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return BlessTupleDesc(desc);
+}
+
+/* (acquired, token, expires_at, remaining, held_by, reason) */
+static Datum
+acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
+			   const FenceRow *row)
+{
+	Datum		values[6] = {0};
+	bool		nulls[6] = {false, true, true, true, true, true};
+
+	values[0] = BoolGetDatum(outcome == ACQUIRE_GRANTED);
+	if (outcome == ACQUIRE_GRANTED)
+	{
+		values[1] = Int64GetDatum(row->token);
+		nulls[1] = false;
+	}
+	if (outcome != ACQUIRE_BUSY)
+	{
+		values[2] = TimestampTzGetDatum(row->expires_at);
+		values[3] = remaining_interval(row->expires_at);
+		values[4] = CStringGetTextDatum(row->holder);
+		nulls[2] = nulls[3] = nulls[4] = false;
+	}
+	if (outcome != ACQUIRE_GRANTED)
+	{
+		values[5] = CStringGetTextDatum(outcome == ACQUIRE_HELD ? "held" :
+										"busy");
+		nulls[5] = false;
+	}
+	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values,
+											 nulls));
+}
+
+/*
+ * fence.acquire(resource text, holder text, ttl interval, wait interval,
+ *				 request_id text, lease text)
+ *
+ * ttl 1 ms to 1 day, wait 0 to 5 minutes.  A refusal is a row, not an error.
+ */
+Datum
+fence_acquire(PG_FUNCTION_ARGS)
+{
+	AcquireRequest request;
+	AcquireOutcome outcome;
+	FenceRow	row;
+
+	fence_prevent_read_only("fence.acquire()");
+	request.name = fence_arg_name(fcinfo, 0);
+	request.holder = fence_arg_text(fcinfo, 1, "holder", FENCE_RESOURCE_MAX,
+									false);
+	request.ttl = fence_arg_duration(fcinfo, 2, "ttl", TTL_MIN, TTL_MAX);
+	request.wait = fence_arg_duration(fcinfo, 3, "wait", 0, WAIT_MAX);
+	request.request_id = fence_arg_text(fcinfo, 4, "request_id",
+										REQUEST_ID_MAX, true);
+	(void) fence_lease_parse(fence_arg_text(fcinfo, 5, "lease", NAMEDATALEN,
+											false));
+	check_own_transaction();
+
+	outcome = acquire(&request, &row);
+	PG_RETURN_DATUM(acquire_result(fcinfo, outcome, &row));
+}
+
+/*
+ * Why the lease of this token can no longer be changed; NULL if it can.
+ */
+static const char *
+lost_reason(const FenceRow *row, int64 token, TimestampTz now)
+{
+	if (row->holder == NULL || token > row->token)
+		return "unknown";
+	if (token < row->token || token < row->mark)
+		return "superseded";
+	if (row->released)
+		return "released";
+	if (!fence_lease_live(row, now))
+		return "expired";
+	return NULL;
+}
+
+/*
+ * Takes the gate and reads the row for a change of the lease of this token.
+ * Returns the reason why it cannot be changed, without the gate; or NULL,
+ * with the gate.  Looks first without, so that a lost lease waits for
+ * nobody.
+ */
+static const char *
+open_lease(const FenceName *name, int64 token, FenceRow *row)
+{
+	const char *reason;
+
+	fence_row_read(name, row);
+	reason = lost_reason(row, token, GetCurrentTimestamp());
+	if (reason != NULL)
+		return reason;
+	if (!lock_gate_politely(name))
+		return "busy";
+	fence_row_read(name, row);
+	reason = lost_reason(row, token, GetCurrentTimestamp());
+	if (reason != NULL)
+		fence_unlock(name, FENCE_LOCK_GATE);
+	return reason;
+}
+
+/*
+ * fence.extend(resource text, token bigint, ttl interval)
+ *
+ * Never shortens a lease, never revives one.
+ */
+Datum
+fence_extend(PG_FUNCTION_ARGS)
+{
+	FenceName	name;
+	int64		token;
+	int64		ttl;
+	const char *reason;
+	FenceRow	row;
+	Datum		values[4] = {0};
+	bool		nulls[4] = {false, true, true, true};
+
+	fence_prevent_read_only("fence.extend()");
+	name = fence_arg_name(fcinfo, 0);
+	token = fence_arg_token(fcinfo, 1);
+	ttl = fence_arg_duration(fcinfo, 2, "ttl", TTL_MIN, TTL_MAX);
+
+	reason = open_lease(&name, token, &row);
+	values[0] = BoolGetDatum(reason == NULL);
+	if (reason == NULL)
+	{
+		row.expires_at = Max(row.expires_at, GetCurrentTimestamp() + ttl);
+		row.renewals++;
+		fence_row_write(&name, &row);
+		values[1] = TimestampTzGetDatum(row.expires_at);
+		values[2] = remaining_interval(row.expires_at);
+		nulls[1] = nulls[2] = false;
+	}
+	else
+	{
+		values[3] = CStringGetTextDatum(reason);
+		nulls[3] = false;
+	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo),
+													  values, nulls)));
+}
+
+/*
+ * fence.release(resource text, token bigint)
+ *
+ * False if the lease of this token is not held any more.
+ */
+Datum
+fence_release(PG_FUNCTION_ARGS)
+{
+	FenceName	name;
+	int64		token;
+	const char *reason;
+	FenceRow	row;
+
+	fence_prevent_read_only("fence.release()");
+	name = fence_arg_name(fcinfo, 0);
+	token = fence_arg_token(fcinfo, 1);
+
+	reason = open_lease(&name, token, &row);
+	if (reason != NULL && strcmp(reason, "busy") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not release resource \"%.*s\"",
+						name.len, name.data),
+				 errdetail("Another transaction is changing its lease, and this transaction has written and must not wait for it."),
+				 errhint("Release in a transaction of its own, or let the lease expire.")));
+	if (reason != NULL)
+		PG_RETURN_BOOL(false);
+
+	row.released = true;
+	row.released_at = GetCurrentTimestamp();
+	fence_row_write(&name, &row);
+	PG_RETURN_BOOL(true);
+}
+
+/*
+ * fence.home() returns bigint: what leases granted in this database carry.
+ */
+Datum
+fence_home_sql(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(fence_home());
+}

@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * policy.h
+ *	  What a guard demands, from the arguments of its trigger.
+ *
+ * IDENTIFICATION
+ *	  src/policy.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FENCE_POLICY_H
+#define FENCE_POLICY_H
+
+#include "commands/trigger.h"
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
+#include "present.h"
+#include "template.h"
+
+/* Against what a row is judged. */
+typedef enum FenceMarks
+{
+	FENCE_MARKS_RESOURCE,		/* the mark of its resource */
+	FENCE_MARKS_ROW,			/* the token in the row */
+	FENCE_MARKS_BOTH
+} FenceMarks;
+
+/* A column of the template, bound to the relation. */
+typedef struct FenceColumn
+{
+	AttrNumber	attnum;
+	Oid			type;
+	FmgrInfo	output;
+} FenceColumn;
+
+typedef struct FencePolicy
+{
+	/* as given */
+	const char *resource;
+	const char *token_column;	/* or NULL */
+	FenceMarks	marks;
+	const char *lease_name;		/* or NULL */
+
+	/* derived */
+	FenceLease	lease;
+	int			nparts;
+	FenceTemplatePart *parts;
+	bool		has_columns;
+
+	/* bound to a relation */
+	FenceColumn *columns;		/* one per part, unused for literal text */
+	AttrNumber	token_attnum;	/* 0 if there is no token column */
+} FencePolicy;
+
+extern void fence_policy_init(void);
+extern FencePolicy *fence_policy_make(const char *resource,
+									  const char *token_column,
+									  const char *marks, const char *lease);
+extern void fence_policy_bind(FencePolicy *policy, Relation relation);
+extern List *fence_policy_arguments(const FencePolicy *policy);
+extern const FencePolicy *fence_policy_of_trigger(Relation relation,
+												  const Trigger *trigger);
+extern bool fence_policy_presents(const FencePolicy *policy);
+extern void fence_policy_resource(const FencePolicy *policy,
+								  Relation relation, TupleTableSlot *slot,
+								  StringInfo name);
+
+#endif							/* FENCE_POLICY_H */

@@ -1,0 +1,414 @@
+/*-------------------------------------------------------------------------
+ *
+ * protect.c
+ *	  SQL functions that put a guard on a table and take it away.
+ *
+ * The triggers belong to the table's owner, not to the extension: pg_dump
+ * writes them out with the table.
+ *
+ * IDENTIFICATION
+ *	  src/protect.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/catalog.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "parser/parse_func.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "args.h"
+#include "compat.h"
+#include "policy.h"
+
+PG_FUNCTION_INFO_V1(fence_protect);
+PG_FUNCTION_INFO_V1(fence_unprotect);
+PG_FUNCTION_INFO_V1(fence_trigger_arguments);
+
+#define TEMPLATE_MAX	8192
+
+/*
+ * Triggers of one event fire in the byte order of their names; a tilde sorts
+ * after every letter, so ours see what the user's have made of a row.
+ */
+typedef enum GuardTrigger
+{
+	GUARD_STATEMENT,
+	GUARD_BEFORE_ROW,
+	GUARD_AFTER_ROW,
+	GUARD_TRUNCATE,
+	GUARD_TRIGGERS				/* count */
+} GuardTrigger;
+
+static const struct
+{
+	const char *name;
+	const char *event;
+	const char *level;
+}			guard_triggers[GUARD_TRIGGERS] = {
+	[GUARD_STATEMENT] = {
+		"~fence_statement", "AFTER INSERT OR UPDATE OR DELETE", "STATEMENT"
+	},
+	[GUARD_BEFORE_ROW] = {
+		"~fence_before_row", "BEFORE INSERT OR UPDATE OR DELETE", "ROW"
+	},
+	[GUARD_AFTER_ROW] = {
+		"~fence_after_row", "AFTER INSERT OR UPDATE OR DELETE", "ROW"
+	},
+	[GUARD_TRUNCATE] = {
+		"~fence_truncate", "BEFORE TRUNCATE", "STATEMENT"
+	}
+};
+
+static Oid
+guard_function(void)
+{
+	return LookupFuncName(list_make2(makeString("fence"), makeString("guard")),
+						  0, NULL, false);
+}
+
+/*
+ * Opens the target for a change of its triggers.  The owner is checked
+ * before the lock is taken, so that nobody else can block the table.
+ */
+static Relation
+open_target(FunctionCallInfo fcinfo)
+{
+	Oid			relid;
+	char	   *name;
+	Relation	relation;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("target table must not be null")));
+	relid = PG_GETARG_OID(0);
+	name = get_rel_name(relid);
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (!fence_owns_relation(relid))
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(relid)), name);
+
+	relation = relation_open(relid, ShareRowExclusiveLock);
+	if (relation->rd_rel->relkind != RELKIND_RELATION &&
+		relation->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot protect \"%s\"", name),
+				 errdetail("Only tables and partitioned tables can be protected: the rows of views and foreign tables are written elsewhere."),
+				 errtable(relation)));
+	return relation;
+}
+
+/*
+ * Raises for tables whose rows can be reached past any trigger.
+ */
+static void
+check_protectable(Relation relation)
+{
+	List	   *children;
+	ListCell   *lc;
+	bool		partitioned;
+
+	if (IsSystemRelation(relation) ||
+		get_relname_relid("resource",
+						  RelationGetNamespace(relation)) ==
+		get_relname_relid("resource", get_namespace_oid("fence", false)))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot protect \"%s\"",
+						RelationGetRelationName(relation)),
+				 errdetail("It belongs to the system or to pg_fence itself."),
+				 errtable(relation)));
+
+	partitioned = relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+	children = find_all_inheritors(RelationGetRelid(relation),
+								   ShareRowExclusiveLock, NULL);
+	foreach(lc, children)
+	{
+		Oid			child = lfirst_oid(lc);
+
+		if (child == RelationGetRelid(relation))
+			continue;
+		if (!partitioned || get_rel_relkind(child) == RELKIND_FOREIGN_TABLE)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot protect \"%s\"",
+							RelationGetRelationName(relation)),
+					 errdetail("Its %s \"%s\" would not be covered.",
+							   partitioned ? "foreign partition" :
+							   "inheritance child", get_rel_name(child)),
+					 errhint("Protect tables without inheritance children, or use partitions."),
+					 errtable(relation)));
+	}
+}
+
+/*
+ * Can the action of a foreign key change rows of this table?  Such an action
+ * runs as a statement even if it finds no row.
+ */
+static bool
+foreign_key_reaches(Relation relation)
+{
+	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		reaches = false;
+
+	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(RelationGetRelid(relation)));
+	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true,
+							  NULL, 1, &key);
+	while (!reaches && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		reaches = constraint->contype == CONSTRAINT_FOREIGN &&
+			(strchr("cnd", constraint->confdeltype) != NULL ||
+			 strchr("cnd", constraint->confupdtype) != NULL);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return reaches;
+}
+
+/*
+ * The cheapest triggers that are right.  A statement trigger sees only
+ * statements that name its table: not those on a parent, and it would judge
+ * actions of foreign keys that change nothing.
+ */
+static void
+choose_triggers(Relation relation, const FencePolicy *policy,
+				bool chosen[GUARD_TRIGGERS])
+{
+	memset(chosen, 0, GUARD_TRIGGERS * sizeof(bool));
+	chosen[GUARD_TRUNCATE] = true;
+	if (policy->token_column == NULL && !policy->has_columns &&
+		relation->rd_rel->relkind == RELKIND_RELATION &&
+		!has_superclass(RelationGetRelid(relation)) &&
+		!foreign_key_reaches(relation))
+		chosen[GUARD_STATEMENT] = true;
+	else
+	{
+		chosen[GUARD_BEFORE_ROW] = (policy->token_column != NULL);
+		chosen[GUARD_AFTER_ROW] = true;
+	}
+}
+
+static void
+run_ddl(const char *command)
+{
+	if (SPI_execute(command, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not execute \"%s\"", command);
+}
+
+static void
+create_trigger(Oid relid, GuardTrigger which, const char *arguments)
+{
+	run_ddl(psprintf("CREATE OR REPLACE TRIGGER %s %s ON %s FOR EACH %s EXECUTE FUNCTION fence.guard(%s)",
+					 quote_identifier(guard_triggers[which].name),
+					 guard_triggers[which].event,
+					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+												get_rel_name(relid)),
+					 guard_triggers[which].level, arguments));
+}
+
+static void
+drop_trigger(Oid relid, const char *name)
+{
+	run_ddl(psprintf("DROP TRIGGER %s ON %s", quote_identifier(name),
+					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+												get_rel_name(relid))));
+}
+
+/*
+ * Drops the guard's triggers on one relation, except the chosen ones, which
+ * are about to be replaced: there is no moment without a guard, and no need
+ * for a lock that keeps readers out.  Returns whether there were any.
+ */
+static bool
+drop_triggers(Oid relid, const bool chosen[GUARD_TRIGGERS])
+{
+	Relation	relation = relation_open(relid, NoLock);
+	Oid			guard = guard_function();
+	List	   *unwanted = NIL;
+	bool		found = false;
+	ListCell   *lc;
+	int			i;
+	int			which;
+
+	for (i = 0; relation->trigdesc && i < relation->trigdesc->numtriggers; i++)
+	{
+		Trigger    *trigger = &relation->trigdesc->triggers[i];
+
+		for (which = 0; which < GUARD_TRIGGERS; which++)
+		{
+			if (chosen[which] &&
+				strcmp(trigger->tgname, guard_triggers[which].name) == 0)
+				break;
+		}
+		if (trigger->tgfoid != guard)
+		{
+			if (which < GUARD_TRIGGERS)
+				ereport(ERROR,
+						(errcode(ERRCODE_DUPLICATE_OBJECT),
+						 errmsg("table \"%s\" has a trigger \"%s\" of its own",
+								RelationGetRelationName(relation),
+								trigger->tgname),
+						 errhint("Rename it."),
+						 errtable(relation)));
+			continue;
+		}
+		/* Those of a partition that come from its parent go with that. */
+		if (trigger->tgisclone)
+			continue;
+		found = true;
+		if (which == GUARD_TRIGGERS)
+			unwanted = lappend(unwanted, pstrdup(trigger->tgname));
+	}
+	relation_close(relation, NoLock);
+
+	foreach(lc, unwanted)
+		drop_trigger(relid, lfirst(lc));
+	return found;
+}
+
+/* The relation itself, and the partitions: TRUNCATE can name each of them. */
+static List *
+with_partitions(Relation relation)
+{
+	return find_all_inheritors(RelationGetRelid(relation),
+							   ShareRowExclusiveLock, NULL);
+}
+
+static void
+create_triggers(Relation relation, const FencePolicy *policy)
+{
+	bool		chosen[GUARD_TRIGGERS];
+	bool		on_partition[GUARD_TRIGGERS] = {false};
+	StringInfoData arguments;
+	ListCell   *lc;
+	int			which;
+
+	initStringInfo(&arguments);
+	foreach(lc, fence_policy_arguments(policy))
+		appendStringInfo(&arguments, "%s%s", arguments.len > 0 ? ", " : "",
+						 quote_literal_cstr(lfirst(lc)));
+
+	choose_triggers(relation, policy, chosen);
+	on_partition[GUARD_TRUNCATE] = true;
+	foreach(lc, with_partitions(relation))
+	{
+		Oid			relid = lfirst_oid(lc);
+		const bool *wanted = relid == RelationGetRelid(relation) ?
+			chosen : on_partition;
+
+		(void) drop_triggers(relid, wanted);
+		for (which = 0; which < GUARD_TRIGGERS; which++)
+		{
+			if (wanted[which])
+				create_trigger(relid, which, arguments.data);
+		}
+	}
+}
+
+static char *
+optional_name(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : pstrdup(NameStr(*PG_GETARG_NAME(n)));
+}
+
+/*
+ * fence.protect(target regclass, resource text, token_column name,
+ *				 marks text, lease text)
+ *
+ * May be called again to change the policy.
+ */
+Datum
+fence_protect(PG_FUNCTION_ARGS)
+{
+	Relation	relation;
+	FencePolicy *policy;
+
+	relation = open_target(fcinfo);
+	policy = fence_policy_make(fence_arg_text(fcinfo, 1, "resource template",
+											  TEMPLATE_MAX, false),
+							   optional_name(fcinfo, 2),
+							   fence_arg_text(fcinfo, 3, "marks", NAMEDATALEN,
+											  true),
+							   fence_arg_text(fcinfo, 4, "lease", NAMEDATALEN,
+											  true));
+	check_protectable(relation);
+	fence_policy_bind(policy, relation);
+
+	SPI_connect();
+	create_triggers(relation, policy);
+	SPI_finish();
+	relation_close(relation, NoLock);
+	PG_RETURN_VOID();
+}
+
+/*
+ * fence.unprotect(target regclass) returns boolean: was there a guard?
+ */
+Datum
+fence_unprotect(PG_FUNCTION_ARGS)
+{
+	static const bool none[GUARD_TRIGGERS] = {false};
+	Relation	relation = open_target(fcinfo);
+	bool		found = false;
+	ListCell   *lc;
+
+	SPI_connect();
+	foreach(lc, with_partitions(relation))
+		found |= drop_triggers(lfirst_oid(lc), none);
+	SPI_finish();
+	relation_close(relation, NoLock);
+	PG_RETURN_BOOL(found);
+}
+
+/*
+ * fence.trigger_arguments(tgargs bytea) returns text[]
+ *
+ * Takes pg_trigger.tgargs apart, for the view fence.protected_tables.
+ */
+Datum
+fence_trigger_arguments(PG_FUNCTION_ARGS)
+{
+	bytea	   *tgargs = PG_GETARG_BYTEA_PP(0);
+	const char *next = VARDATA_ANY(tgargs);
+	const char *end = next + VARSIZE_ANY_EXHDR(tgargs);
+	ArrayBuildState *arguments = initArrayResult(TEXTOID, CurrentMemoryContext,
+												 true);
+
+	while (next < end)
+	{
+		int			len = strnlen(next, end - next);
+
+		accumArrayResult(arguments,
+						 PointerGetDatum(cstring_to_text_with_len(next, len)),
+						 false, TEXTOID, CurrentMemoryContext);
+		next += len + 1;
+	}
+	PG_RETURN_DATUM(makeArrayResult(arguments, CurrentMemoryContext));
+}

@@ -1,0 +1,401 @@
+/*-------------------------------------------------------------------------
+ *
+ * resource.c
+ *	  Storage of pg_fence: rows of fence.resource, and the lock of a resource.
+ *
+ * A resource has one row (name, last token issued here, high-water mark,
+ * lease) and one heavyweight lock tag, which is used in four roles:
+ *
+ *	presence	AccessShareLock, by whoever has presented a token.  Conflicts
+ *				with none of the others; lets people find them in pg_locks.
+ *	gate		ShareUpdateExclusiveLock, by every writer of the row.  Excludes
+ *				other writers, but no committer.
+ *	takeover	ExclusiveLock, by a gate holder that has decided to raise the
+ *				mark, before it writes.
+ *	commit		RowShareLock, taken without waiting before a transaction that
+ *				presented a token commits.  Excludes takeovers only.
+ *
+ * Because every writer of a row holds its gate until its transaction ends,
+ * a row has at most one uncommitted version, and whoever holds the gate and
+ * then reads with a new snapshot sees the last word.  That is why rows are
+ * written straight on the version just read, whatever the isolation level:
+ * under REPEATABLE READ an unrelated heartbeat must not become 40001.
+ *
+ * Rows are reached without the executor: no privileges, row security or
+ * search_path of the caller are involved.
+ *
+ * IDENTIFICATION
+ *	  src/resource.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "common/hashfn.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "resource.h"
+
+/*
+ * Core uses the classes 1 and 2 of advisory lock tags for its SQL functions;
+ * this one is ours (objsubid in pg_locks).
+ */
+#define FENCE_LOCK_CLASS	0x70F
+
+/* Columns of fence.resource, in the order of the install script. */
+enum
+{
+	Anum_name = 1,
+	Anum_token,
+	Anum_mark,
+	Anum_mark_holder,
+	Anum_marked_at,
+	Anum_holder,
+	Anum_request_id,
+	Anum_acquired_at,
+	Anum_expires_at,
+	Anum_released_at,
+	Anum_renewals,
+	Anum_home,
+	Natts_resource = Anum_home
+};
+
+/*
+ * Makes a FenceName of valid bytes; the bytes stay the caller's.
+ */
+FenceName
+fence_name(const char *data, int len)
+{
+	FenceName	name;
+
+	name.data = data;
+	name.len = len;
+	name.key = hash_bytes_extended((const unsigned char *) data, len, 0);
+	return name;
+}
+
+/*
+ * Raises 22023 unless the bytes can be the name of a resource.
+ */
+void
+fence_name_check(const char *data, int len)
+{
+	if (len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("resource name must not be empty")));
+	if (len > FENCE_RESOURCE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("resource name is too long"),
+				 errdetail("\"%.*s...\" has %d bytes, the limit is %d.",
+						   pg_mbcliplen(data, len, 64), data,
+						   len, FENCE_RESOURCE_MAX)));
+}
+
+static LOCKTAG
+lock_tag(const FenceName *name)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (name->key >> 32),
+						 (uint32) name->key, FENCE_LOCK_CLASS);
+	return tag;
+}
+
+/*
+ * Waits for the lock; deadlock check, cancel, lock_timeout and
+ * statement_timeout are the lock manager's.
+ */
+void
+fence_lock(const FenceName *name, LOCKMODE mode)
+{
+	LOCKTAG		tag = lock_tag(name);
+
+	(void) LockAcquire(&tag, mode, false, false);
+}
+
+bool
+fence_lock_nowait(const FenceName *name, LOCKMODE mode)
+{
+	LOCKTAG		tag = lock_tag(name);
+
+	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool
+fence_lock_held(const FenceName *name, LOCKMODE mode)
+{
+	LOCKTAG		tag = lock_tag(name);
+
+	return fence_lock_held_by_me(&tag, mode);
+}
+
+/*
+ * Gives back one fence_lock() of this mode.  Only for a lock under which
+ * nothing was written.
+ */
+void
+fence_unlock(const FenceName *name, LOCKMODE mode)
+{
+	LOCKTAG		tag = lock_tag(name);
+
+	(void) LockRelease(&tag, mode, false);
+}
+
+/*
+ * Is there a transaction still running, or prepared, that holds the lock in
+ * a conflicting mode?  False for one that has ended and has its locks still
+ * to release, and for one that only waits.
+ */
+bool
+fence_lock_contested(const FenceName *name, LOCKMODE mode)
+{
+	LOCKTAG		tag = lock_tag(name);
+	int			count;
+
+	(void) GetLockConflicts(&tag, mode, &count);
+	return count > 0;
+}
+
+static Oid
+fence_relid(const char *relname)
+{
+	Oid			relid = get_relname_relid(relname,
+										  get_namespace_oid("fence", false));
+
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"fence.%s\" does not exist", relname),
+				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
+	return relid;
+}
+
+/* Reads one column; char * ones are palloc'd, missing ones are NULL or 0. */
+static Datum
+row_datum(HeapTuple tuple, TupleDesc desc, int attnum, bool *isnull)
+{
+	Datum		value = heap_getattr(tuple, attnum, desc, isnull);
+
+	return *isnull ? (Datum) 0 : value;
+}
+
+static char *
+row_text(HeapTuple tuple, TupleDesc desc, int attnum)
+{
+	bool		isnull;
+	Datum		value = row_datum(tuple, desc, attnum, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}
+
+static int64
+row_int64(HeapTuple tuple, TupleDesc desc, int attnum)
+{
+	bool		isnull;
+
+	return DatumGetInt64(row_datum(tuple, desc, attnum, &isnull));
+}
+
+static void
+row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
+{
+	bool		isnull;
+
+	row->found = true;
+	row->tuple = tuple;
+	row->token = row_int64(tuple, desc, Anum_token);
+	row->mark = row_int64(tuple, desc, Anum_mark);
+	row->mark_holder = row_text(tuple, desc, Anum_mark_holder);
+	row->marked_at = row_int64(tuple, desc, Anum_marked_at);
+	row->holder = row_text(tuple, desc, Anum_holder);
+	row->request_id = row_text(tuple, desc, Anum_request_id);
+	row->acquired_at = row_int64(tuple, desc, Anum_acquired_at);
+	row->expires_at = row_int64(tuple, desc, Anum_expires_at);
+	row->released_at = DatumGetTimestampTz(row_datum(tuple, desc,
+													 Anum_released_at,
+													 &isnull));
+	row->released = !isnull;
+	row->renewals = row_int64(tuple, desc, Anum_renewals);
+	row->home = row_int64(tuple, desc, Anum_home);
+}
+
+/*
+ * Reads the row as of a snapshot.
+ *
+ * In a serializable transaction the scan itself runs with SnapshotAny and
+ * each version is tested here: a scan with an MVCC snapshot would leave
+ * SIREAD locks, and then every heartbeat would be a conflict that can end in
+ * 40001.  Otherwise the index may use (and mark dead entries for) the
+ * snapshot as usual.
+ */
+void
+fence_row_read_at(const FenceName *name, Snapshot snapshot, FenceRow *row)
+{
+	Relation	heap = table_open(fence_relid("resource"), AccessShareLock);
+	Relation	index = index_open(fence_relid("resource_pkey"),
+								   AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(heap, NULL);
+	bool		test_each = IsolationIsSerializable();
+	IndexScanDesc scan;
+	ScanKeyData key;
+
+	memset(row, 0, sizeof(FenceRow));
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ,
+				PointerGetDatum(cstring_to_text_with_len(name->data,
+														 name->len)));
+	scan = fence_index_beginscan(heap, index,
+								 test_each ? SnapshotAny : snapshot, 1);
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (!row->found &&
+		   index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		if (!test_each || table_tuple_satisfies_snapshot(heap, slot, snapshot))
+			row_deform(ExecCopySlotHeapTuple(slot), RelationGetDescr(heap),
+					   row);
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+	table_close(heap, AccessShareLock);
+}
+
+/*
+ * Reads the row as it is now, whatever the isolation level.  What was read
+ * stays true only while the caller holds the gate.
+ */
+void
+fence_row_read(const FenceName *name, FenceRow *row)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	fence_row_read_at(name, snapshot, row);
+	UnregisterSnapshot(snapshot);
+}
+
+static void
+set_text(Datum *values, bool *nulls, int attnum, const char *value)
+{
+	nulls[attnum - 1] = (value == NULL);
+	if (value != NULL)
+		values[attnum - 1] = CStringGetTextDatum(value);
+}
+
+static HeapTuple
+row_form(TupleDesc desc, const FenceName *name, const FenceRow *row)
+{
+	Datum		values[Natts_resource] = {0};
+	bool		nulls[Natts_resource] = {0};
+
+	values[Anum_name - 1] =
+		PointerGetDatum(cstring_to_text_with_len(name->data, name->len));
+	values[Anum_token - 1] = Int64GetDatum(row->token);
+	values[Anum_mark - 1] = Int64GetDatum(row->mark);
+	set_text(values, nulls, Anum_mark_holder, row->mark_holder);
+	values[Anum_marked_at - 1] = TimestampTzGetDatum(row->marked_at);
+	set_text(values, nulls, Anum_holder, row->holder);
+	set_text(values, nulls, Anum_request_id, row->request_id);
+	values[Anum_acquired_at - 1] = TimestampTzGetDatum(row->acquired_at);
+	nulls[Anum_acquired_at - 1] = (row->holder == NULL);
+	values[Anum_expires_at - 1] = TimestampTzGetDatum(row->expires_at);
+	nulls[Anum_expires_at - 1] = (row->holder == NULL);
+	values[Anum_released_at - 1] = TimestampTzGetDatum(row->released_at);
+	nulls[Anum_released_at - 1] = !row->released;
+	values[Anum_renewals - 1] = Int64GetDatum(row->renewals);
+	values[Anum_home - 1] = Int64GetDatum(row->home);
+	nulls[Anum_home - 1] = (row->holder == NULL);
+
+	return heap_form_tuple(desc, values, nulls);
+}
+
+/*
+ * Writes the row in place of the version it was read from, or as a new one.
+ * The caller holds the gate, and the takeover lock if the mark rises.
+ *
+ * The change is made visible to the rest of the command, because acquire()
+ * and check() may stand in one statement.
+ */
+void
+fence_row_write(const FenceName *name, FenceRow *row)
+{
+	Relation	heap = table_open(fence_relid("resource"), RowExclusiveLock);
+	HeapTuple	tuple = row_form(RelationGetDescr(heap), name, row);
+
+	Assert(fence_lock_held(name, FENCE_LOCK_GATE));
+
+	if (row->found)
+		CatalogTupleUpdate(heap, &row->tuple->t_self, tuple);
+	else
+		CatalogTupleInsert(heap, tuple);
+	table_close(heap, NoLock);
+
+	row->found = true;
+	row->tuple = tuple;
+	CommandCounterIncrement();
+}
+
+/*
+ * Identity of this database.  A lease counts only where it was granted: a
+ * dump that is restored elsewhere brings its leases along as expired ones,
+ * because the holder goes on working with the original.
+ */
+int64
+fence_home(void)
+{
+	static int64 home = 0;
+
+	if (home == 0)
+	{
+		uint64		parts[2];
+
+		parts[0] = GetSystemIdentifier();
+		parts[1] = MyDatabaseId;
+		home = (int64) hash_bytes_extended((const unsigned char *) parts,
+										   sizeof(parts), 0);
+	}
+	return home;
+}
+
+/*
+ * Does the lease keep others out at this instant?
+ */
+bool
+fence_lease_live(const FenceRow *row, TimestampTz now)
+{
+	return row->holder != NULL && !row->released &&
+		row->expires_at > now && row->home == fence_home();
+}
+
+/*
+ * The same, for a transaction about to commit: a release that this very
+ * transaction made takes effect with its commit, not before.  Until then
+ * its gate keeps everybody else from acquiring.
+ */
+bool
+fence_lease_live_at_commit(const FenceRow *row, TimestampTz now)
+{
+	FenceRow	unreleased = *row;
+
+	if (row->released &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->tuple->t_data)))
+		unreleased.released = false;
+	return fence_lease_live(&unreleased, now);
+}

@@ -1,0 +1,77 @@
+/*-------------------------------------------------------------------------
+ *
+ * resource.h
+ *	  Rows of fence.resource and the lock of a resource.
+ *
+ * IDENTIFICATION
+ *	  src/resource.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FENCE_RESOURCE_H
+#define FENCE_RESOURCE_H
+
+#include "access/htup.h"
+#include "storage/lock.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+#include "utils/timestamp.h"
+
+/* A resource name has 1 to this many bytes, so do holders. */
+#define FENCE_RESOURCE_MAX	512
+
+/*
+ * The four roles on the one lock tag of a resource.  Which mode stands for
+ * which role is what makes the protocol work, see resource.c.
+ */
+#define FENCE_LOCK_PRESENCE	AccessShareLock
+#define FENCE_LOCK_COMMIT	RowShareLock
+#define FENCE_LOCK_GATE		ShareUpdateExclusiveLock
+#define FENCE_LOCK_TAKEOVER	ExclusiveLock
+
+/* A resource's name, with the hash that is its lock key. */
+typedef struct FenceName
+{
+	const char *data;			/* not NUL-terminated */
+	int			len;
+	uint64		key;
+} FenceName;
+
+/* One version of a row of fence.resource. */
+typedef struct FenceRow
+{
+	bool		found;			/* false: no row, all else is zero */
+	HeapTuple	tuple;			/* the version that was read */
+	int64		token;			/* last number issued here, 0 if none was */
+	int64		mark;			/* high-water mark, 0 if there is no row */
+	char	   *mark_holder;	/* who presented or acquired it, or NULL */
+	TimestampTz marked_at;
+	char	   *holder;			/* of the lease, NULL if there never was one */
+	char	   *request_id;
+	TimestampTz acquired_at;
+	TimestampTz expires_at;
+	bool		released;
+	TimestampTz released_at;
+	int64		renewals;
+	int64		home;			/* the database that granted the lease */
+} FenceRow;
+
+extern FenceName fence_name(const char *data, int len);
+extern void fence_name_check(const char *data, int len);
+
+extern void fence_lock(const FenceName *name, LOCKMODE mode);
+extern bool fence_lock_nowait(const FenceName *name, LOCKMODE mode);
+extern bool fence_lock_held(const FenceName *name, LOCKMODE mode);
+extern void fence_unlock(const FenceName *name, LOCKMODE mode);
+extern bool fence_lock_contested(const FenceName *name, LOCKMODE mode);
+
+extern void fence_row_read(const FenceName *name, FenceRow *row);
+extern void fence_row_read_at(const FenceName *name, Snapshot snapshot,
+							  FenceRow *row);
+extern void fence_row_write(const FenceName *name, FenceRow *row);
+
+extern bool fence_lease_live(const FenceRow *row, TimestampTz now);
+extern bool fence_lease_live_at_commit(const FenceRow *row, TimestampTz now);
+extern int64 fence_home(void);
+
+#endif							/* FENCE_RESOURCE_H */

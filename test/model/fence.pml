@@ -1,0 +1,1240 @@
+/*
+ * fence.pml - the fencing protocol of pg_fence, for the model checker spin
+ *
+ * What is modelled
+ *
+ *	NP sessions (process P) run NT transactions each, of up to NOPS statements:
+ *	acquire, present (check), write a data row, extend or release, SAVEPOINT and
+ *	ROLLBACK TO.  Each statement is chosen freely; each transaction may commit or
+ *	fail after any statement.  At the start session 0 knows token 1 and has a live
+ *	lease on every resource.  Not modelled: hand_over, break_lease, Redis.
+ *
+ *	Locks.  One heavyweight lock per resource, in three roles:
+ *		g  gate      every writer of the row of fence.resource; conflicts with g
+ *		x  takeover  a gate holder that has decided to raise the mark; conflicts
+ *		             with x and s
+ *		s  commit    pre-commit of a transaction that presented a token; never waits
+ *	A request that may not wait is also refused when it conflicts with one that is
+ *	queued, as in PostgreSQL: xw is the set of sessions queued for x.  acquire only
+ *	polls for x, so it is never in xw.  (A session queued for the gate makes such a
+ *	poll fail too.  This is left out: the poll may give up here at any time that
+ *	it would have to wait, and more successful polls are the harder case.)
+ *
+ *	Visibility.  A resource has one committed version and at most one uncommitted
+ *	version, which only its owner (uo) sees.  A transaction ends in two steps: first
+ *	its version becomes visible, then its locks go.  Every read takes the latest
+ *	committed version, or the own one.
+ *
+ *	Crashes.  An error, a cancel or a crash is possible between statements, in every
+ *	wait, and between the passed check and the commit.  That last place is also
+ *	PREPARE TRANSACTION: COMMIT or ROLLBACK PREPARED comes at any later time.  A
+ *	frozen session is one that is not scheduled.
+ *
+ *	Clocks.  The process Clock ends a lease at any moment, so nothing depends on
+ *	clocks.  It does not end an uncommitted lease: the C code then refuses a commit
+ *	with lease => 'postgres', the model lets it through, which is harder for P6.
+ *
+ *	Deadlocks.  A wait that closes a cycle (over row locks and heavyweight locks)
+ *	fails at once; that transaction is the victim.
+ *
+ * What is asserted
+ *
+ *	A1  P1  who presented a token does not commit once a higher mark has committed
+ *	A2  P2  tokens of committed writes to a row never fall
+ *	A3  P3  issued tokens rise in commit order and are above the mark; the mark
+ *	        never falls
+ *	A4  P4  no deadlock has a transaction in it that waits in pre-commit (in the
+ *	        protocol, pre-commit waits only for locks of sessions that have ended)
+ *	A5  P5  when the commit lock is refused, somebody else has decided to raise the
+ *	        mark, or has raised it
+ *	A6  P6  when a mark is raised, nobody else is between a passed check and the
+ *	        commit; when a check passes, nobody else has an uncommitted higher mark.
+ *	        With LEASEPG also: a lease that is not live lets a commit through only
+ *	        if this transaction itself released it and still has that version
+ *	A7      with REPEATABLE READ, no commit of an older holder is missing from the
+ *	        snapshot of a writer (only with -DP7RR)
+ *	A8  P5  acquire never takes a live lease
+ *
+ * Switches: configuration
+ *
+ *	NP, NT, NOPS	sessions; transactions of each; statements of a transaction
+ *	NR, NW		resources; data rows.  With NR > 1, row w belongs to resource w
+ *	MAXTOK		no token above this is given out
+ *	SAME		sessions 0 and 1 belong to the same holder
+ *	HIDALL		all sessions belong to the same holder
+ *	ONLY		check this one assertion of A1 to A8 and no other
+ *	P5LIVE		A5 is checked only while the own lease is live, or with EXTERNAL
+ *			while no newer token exists anywhere: a refusal that nothing excuses
+ *	A_DLHW		assert: no deadlock through a heavyweight lock
+ *	A_DLANY		assert: no deadlock at all
+ *	A_HANDOUT	assert: no number is issued twice, aborted acquisitions included
+ *	P7RR		transactions are REPEATABLE READ; assert A7
+ *
+ * Switches: features
+ *
+ *	EXTERNAL	tokens come from another service, and check may raise the mark;
+ *			without it, acquire issues them
+ *	EXTREL		extend and release
+ *	LEASEPG		every check is with lease => 'postgres'
+ *	SAVEPT		one SAVEPOINT and one ROLLBACK TO for each transaction
+ *	OPER		the last session is an operator who calls raise_mark once
+ *	ACQOWN		acquire has a transaction of its own
+ *	LAZY		variant, not what the C code does: check with a higher external
+ *			token only remembers it, pre-commit raises the mark
+ *
+ * Switches: deliberate mistakes, which the assertions must catch
+ *
+ *	M_NOCHECK	no check at commit
+ *	M_TXSNAP	the check at commit reads with the snapshot of the transaction
+ *	M_SNAPFIRST	the check at commit takes its snapshot before the commit lock
+ *	M_EARLYREL	the commit lock goes before the commit is visible
+ *	M_NOSHARE	the check at commit takes no lock
+ *	M_WAIT		the check at commit waits for its lock
+ *	M_NOREREAD	acquire does not read again after the gate
+ *	M_XEARLY	the locks of a takeover go before the commit is visible
+ *	M_PREPDROP	PREPARE lets the locks go
+ *	M_SPFORGET	ROLLBACK TO forgets what was presented before the savepoint
+ *	M_RELKEEP	ROLLBACK TO does not forget a release that it undoes
+ *	M_TOKONLY	acquire issues token + 1, not greatest(token, mark) + 1
+ *	M_MOVEUP	moving up does not check that the older token is still the mark
+ *	NO_ENDED_RETRY	pre-commit does not retry when the holder of x has just ended
+ *	SELF_SHARE	pre-commit wants the commit lock also where it has the takeover lock
+ *	SL		one mode pair instead of gate, takeover and commit: who wants to
+ *			raise the mark takes x before it has decided.  Ways to do this:
+ *	  ACQ_WAIT	    acquire queues for x (else it gives up at once)
+ *	  REFUSED_KEEPS	    a refused acquire keeps x
+ *	  M_REFUSED_LOCKS   acquire does not read before it takes x
+ *	  EQUAL_KEEPS	    check that found its token equal under x keeps x
+ *	  EXT_X		    extend and release take x
+ */
+
+/* ---------------- configuration ---------------- */
+
+#ifndef NP
+#define NP 3
+#endif
+#ifndef NT
+#define NT 2
+#endif
+#ifndef NOPS
+#define NOPS 3
+#endif
+#ifndef NR
+#define NR 1
+#endif
+#ifndef NW
+#define NW 1
+#endif
+#ifndef MAXTOK
+#define MAXTOK 4
+#endif
+
+/* the holder that session p belongs to */
+#ifdef HIDALL
+#define HID(p) 0
+#elif defined(SAME)
+#define HID(p) ((p) < 2 -> 0 : 1)
+#else
+#define HID(p) (p)
+#endif
+
+/* the resource that row w belongs to */
+#if NR == 1
+#define RES(w) 0
+#else
+#define RES(w) (w)
+#endif
+
+#define WHEN(c, s)	if :: (c) -> s :: else fi
+
+/* sets of sessions are bit masks */
+#define B(p)		(1 << (p))
+#define OTHERS(p)	(255 - B(p))
+
+/* ---------------- assertions ---------------- */
+
+#ifndef ONLY
+#define ONLY 0
+#endif
+#define CHECK(n, c)	assert((ONLY != 0 && ONLY != n) || (c))
+#define A1(c)	CHECK(1, c)
+#define A2(c)	CHECK(2, c)
+#define A3(c)	CHECK(3, c)
+#define A4(c)	CHECK(4, c)
+#define A5(c)	CHECK(5, c)
+#define A6(c)	CHECK(6, c)
+#define A7(c)	CHECK(7, c)
+#define A8(c)	CHECK(8, c)
+
+/* ---------------- state ---------------- */
+
+/* Sessions and holders are stored as number + 1; 0 is nobody. */
+
+typedef Resource {
+	/* the committed version */
+	byte tok;		/* last token issued */
+	byte mark;
+	bit live;		/* the lease is live */
+	byte hold;		/* its holder */
+	/* the uncommitted version of session uo */
+	byte uo;
+	byte utok;
+	byte umark;
+	bit ulive;
+	byte uhold;
+	/* the lock */
+	byte g;			/* who has the gate */
+	byte x;			/* who has the takeover lock */
+	byte s;			/* set: who has the commit lock */
+	byte xw;		/* set: who is queued for x */
+	/* for the assertions only */
+	byte lastIss;		/* last token committed by an acquire */
+	byte dec;		/* set: who has decided to raise the mark */
+#ifdef A_HANDOUT
+	byte handed;		/* highest number ever issued */
+#endif
+#ifdef EXTERNAL
+	byte ext;		/* last token of the other service */
+#endif
+}
+
+typedef Row {
+	byte lk;		/* who has the row lock */
+	byte tok;		/* token of the last committed write */
+}
+
+typedef Transaction {
+	byte pres[NR];		/* token presented */
+	byte low[NR];		/* lowest token presented and not rolled back; for A1 */
+	byte acq[NR];		/* token acquired here */
+	byte dt[NW];		/* token under which the row was written here */
+	bit wrote;		/* there is something to commit */
+	bit comm;		/* the check at commit has passed */
+	bit ended;		/* visible or rolled back, but the locks are still there */
+	byte wr;		/* waits for the lock of this row (number + 1) */
+	byte wx;		/* waits for x of this resource (number + 1) */
+	byte wg;		/* waits for the gate of this resource (number + 1) */
+	bit pcw;		/* that wait is in pre-commit */
+#ifdef LEASEPG
+	bit rel[NR];		/* released its own lease here */
+#endif
+#if defined(M_TXSNAP) || defined(M_SNAPFIRST)
+	byte snap[NR];		/* mark in the wrong snapshot */
+#endif
+#ifdef P7RR
+	bit open;		/* has a snapshot */
+	byte minc[NR];		/* lowest token that committed data since then */
+#endif
+#ifdef SAVEPT
+	/* as it was at the savepoint: presented, locks held, row locks, own version */
+	byte sv;		/* 0 no savepoint yet, 1 there is one, 2 rolled back to it */
+	byte spres[NR];
+	byte slow[NR];
+	byte sacq[NR];
+	bit sx[NR];
+	bit sg[NR];
+	bit sdec[NR];
+	bit suo[NR];
+	byte sutok[NR];
+	byte sumark[NR];
+	bit sulive[NR];
+	byte suhold[NR];
+	byte sdt[NW];
+	byte slk[NW];
+#ifdef LEASEPG
+	bit srel[NR];
+#endif
+#endif
+}
+
+typedef Known {
+	byte tok[NR];		/* newest token the clients of a holder know */
+}
+
+Resource R[NR];
+Row D[NW];
+Transaction T[NP];
+Known K[NP];			/* by holder */
+
+/* scratch of a single step, so not part of the state */
+hidden byte ci, cj, cm, cy, zi;
+hidden byte dead, hw, pcc;
+
+/* ---------------- reading ---------------- */
+
+/* the own version where there is one, else the latest committed one */
+#define rdtok(p, r)	(R[r].uo == p + 1 -> R[r].utok : R[r].tok)
+#define rdmark(p, r)	(R[r].uo == p + 1 -> R[r].umark : R[r].mark)
+#define rdlive(p, r)	(R[r].uo == p + 1 -> R[r].ulive : R[r].live)
+#define rdhold(p, r)	(R[r].uo == p + 1 -> R[r].uhold : R[r].hold)
+
+/* the token a client presents: the one acquired in this transaction, else the newest it knows */
+#define clientTok(p, r)	(T[p].acq[r] -> T[p].acq[r] : K[HID(p)].tok[r])
+
+#define leaseMine(p, r)	(rdhold(p, r) == HID(p) + 1)
+
+/* A5: somebody else has raised the mark, or has decided to */
+#define decided(p, r)	(R[r].mark > T[p].pres[r] || (R[r].dec & OTHERS(p)) != 0)
+#ifndef P5LIVE
+#define excused(p, r)	decided(p, r)
+#elif defined(EXTERNAL)
+#define excused(p, r)	(decided(p, r) || R[r].ext > T[p].pres[r])
+#else
+#define excused(p, r)	(decided(p, r) || !rdlive(p, r) || !leaseMine(p, r))
+#endif
+
+/* ---------------- deadlocks ---------------- */
+
+/* mm = the sessions that session q waits for */
+inline blockers(q, mm)
+{
+	mm = 0;
+	if
+	:: T[q].wr -> mm = (D[T[q].wr - 1].lk -> B(D[T[q].wr - 1].lk - 1) : 0)
+	:: T[q].wx -> mm = R[T[q].wx - 1].s | (R[T[q].wx - 1].x -> B(R[T[q].wx - 1].x - 1) : 0)
+	:: T[q].wg -> mm = (R[T[q].wg - 1].g -> B(R[T[q].wg - 1].g - 1) : 0)
+	:: else -> skip
+	fi;
+	mm = mm & OTHERS(q)
+}
+
+/* session p has just begun to wait: dead = it waits, in the end, for itself */
+inline findCycle(p)
+{
+	cy = 0; hw = 0; pcc = 0; cm = 0;
+	blockers(p, cy);
+	/* NP rounds reach everybody */
+	for (ci : 0 .. NP - 1) {
+		for (cj : 0 .. NP - 1) {
+			WHEN((cy & B(cj)), blockers(cj, cm); cy = cy | cm)
+		}
+	};
+	dead = (cy >> p) & 1;
+	/* which kinds of wait are in it */
+	if
+	:: dead ->
+		for (cj : 0 .. NP - 1) {
+			WHEN((cy & B(cj)) && (T[cj].wx || T[cj].wg), hw = 1);
+			WHEN((cy & B(cj)) && T[cj].pcw, pcc = 1)
+		}
+	:: else
+	fi;
+	A4(!pcc);
+#ifdef A_DLHW
+	assert(!(dead && hw));
+#endif
+#ifdef A_DLANY
+	assert(!dead);
+#endif
+	skip
+}
+
+/* ---------------- locks ---------------- */
+
+#define canG(p, r)	(R[r].g == 0 || R[r].g == p + 1)
+#define canX(p, r)	((R[r].x == 0 || R[r].x == p + 1) && (R[r].s & OTHERS(p)) == 0)
+/* without waiting: nobody may be queued either */
+#define tryX(p, r)	(canX(p, r) && R[r].xw == 0)
+#define tryS(p, r)	((R[r].x == 0 || R[r].x == p + 1) && R[r].xw == 0)
+
+#define haveG(p, r)	(R[r].g == p + 1)
+#define haveX(p, r)	(R[r].x == p + 1)
+/* somebody else's takeover lock is still there, but that transaction has ended */
+#define endedX(p, r)	(R[r].x != 0 && !haveX(p, r) && R[r].xw == 0 && T[R[r].x - 1].ended)
+#define decide(p, r)	R[r].dec = R[r].dec | B(p)
+
+/* gives a lock back, unless the transaction had it before this statement */
+inline dropG(r)
+{
+	WHEN(!had, R[r].g = 0)
+}
+inline dropX(r)
+{
+	WHEN(!had, R[r].x = 0)
+}
+
+/* Has just begun to wait.  The victim of a deadlock fails. */
+inline beginWait()
+{
+	d_step { findCycle(me) };
+	WHEN(dead, dead = 0; goto abort)
+}
+
+/* Waits for the gate.  pc: in pre-commit. */
+inline waitG(pc)
+{
+	atomic {
+		if
+		:: canG(me, r) -> R[r].g = me + 1
+		:: else -> T[me].wg = r + 1; T[me].pcw = pc; beginWait()
+		fi
+	};
+	if
+	:: T[me].wg == 0		/* got it at once */
+	:: atomic { T[me].wg != 0 && canG(me, r) -> R[r].g = me + 1; T[me].wg = 0; T[me].pcw = 0 }
+	:: T[me].wg != 0 -> goto abort
+	fi
+}
+
+/* The same for the takeover lock; while queued, it stands in the way of commit locks. */
+inline waitX(pc)
+{
+	atomic {
+		if
+		:: canX(me, r) -> R[r].x = me + 1
+		:: else -> R[r].xw = R[r].xw | B(me); T[me].wx = r + 1; T[me].pcw = pc; beginWait()
+		fi
+	};
+	if
+	:: T[me].wx == 0
+	:: atomic {
+		T[me].wx != 0 && canX(me, r) ->
+		R[r].x = me + 1; R[r].xw = R[r].xw & OTHERS(me); T[me].wx = 0; T[me].pcw = 0
+	   }
+	:: T[me].wx != 0 -> goto abort
+	fi
+}
+
+inline releaseLocks(p)
+{
+	for (zi : 0 .. NR - 1) {
+		WHEN(haveX(p, zi), R[zi].x = 0);
+		WHEN(haveG(p, zi), R[zi].g = 0);
+		R[zi].s = R[zi].s & OTHERS(p);
+		R[zi].xw = R[zi].xw & OTHERS(p)
+	};
+	skip
+}
+
+inline releaseCommitLocks(p)
+{
+	for (zi : 0 .. NR - 1) {
+		R[zi].s = R[zi].s & OTHERS(p)
+	};
+	skip
+}
+
+/* ---------------- versions ---------------- */
+
+/* the own version of the row, at first a copy of the committed one */
+inline newVersion(p, r)
+{
+	assert(R[r].uo == 0 || R[r].uo == p + 1);	/* the gate keeps other writers out */
+	if
+	:: R[r].uo == 0 ->
+		R[r].uo = p + 1;
+		R[r].utok = R[r].tok; R[r].umark = R[r].mark;
+		R[r].ulive = R[r].live; R[r].uhold = R[r].hold
+	:: else
+	fi
+}
+
+inline dropVersion(r)
+{
+	R[r].uo = 0;
+	R[r].utok = 0; R[r].umark = 0;
+	R[r].ulive = 0; R[r].uhold = 0
+}
+
+/* P6: nobody else is between a passed check and the commit */
+inline noCommitter(p, r)
+{
+	for (zi : 0 .. NP - 1) {
+		A6(!(zi != p && T[zi].comm && T[zi].pres[r] && !T[zi].ended))
+	};
+	skip
+}
+
+/* ---------------- what a transaction knows ---------------- */
+
+#define setPresented(p, r, tt) \
+	T[p].pres[r] = tt; \
+	T[p].low[r] = ((T[p].low[r] == 0 || tt < T[p].low[r]) -> tt : T[p].low[r])
+
+/* forgets everything and lets the row locks go */
+inline clearTransaction(p)
+{
+	for (zi : 0 .. NR - 1) {
+		T[p].pres[zi] = 0; T[p].low[zi] = 0; T[p].acq[zi] = 0;
+#ifdef LEASEPG
+		T[p].rel[zi] = 0;
+#endif
+#if defined(M_TXSNAP) || defined(M_SNAPFIRST)
+		T[p].snap[zi] = 0;
+#endif
+#ifdef P7RR
+		T[p].minc[zi] = 0;
+#endif
+#ifdef SAVEPT
+		clearSaved(p, zi);
+#endif
+	};
+	for (zi : 0 .. NW - 1) {
+		WHEN(D[zi].lk == p + 1, D[zi].lk = 0);
+		T[p].dt[zi] = 0;
+#ifdef SAVEPT
+		T[p].sdt[zi] = 0; T[p].slk[zi] = 0;
+#endif
+	};
+	T[p].wrote = 0; T[p].comm = 0;
+	T[p].wr = 0; T[p].wx = 0; T[p].wg = 0; T[p].pcw = 0;
+#ifdef P7RR
+	T[p].open = 0;
+#endif
+#ifdef SAVEPT
+	T[p].sv = 0;
+#endif
+}
+
+#if defined(M_TXSNAP) || defined(M_SNAPFIRST)
+inline takeSnapshot(p)
+{
+	for (zi : 0 .. NR - 1) {
+		T[p].snap[zi] = rdmark(p, zi)
+	};
+	skip
+}
+#endif
+
+#ifdef SAVEPT
+inline clearSaved(p, r)
+{
+	T[p].spres[r] = 0; T[p].slow[r] = 0; T[p].sacq[r] = 0;
+	T[p].sx[r] = 0; T[p].sg[r] = 0; T[p].sdec[r] = 0;
+	T[p].suo[r] = 0;
+	T[p].sutok[r] = 0; T[p].sumark[r] = 0;
+	T[p].sulive[r] = 0; T[p].suhold[r] = 0;
+#ifdef LEASEPG
+	T[p].srel[r] = 0
+#endif
+}
+
+/* SAVEPOINT */
+inline saveTransaction(p)
+{
+	T[p].sv = 1;
+	for (zi : 0 .. NR - 1) {
+		T[p].spres[zi] = T[p].pres[zi];
+		T[p].slow[zi] = T[p].low[zi];
+		T[p].sacq[zi] = T[p].acq[zi];
+#ifdef LEASEPG
+		T[p].srel[zi] = T[p].rel[zi];
+#endif
+		T[p].sx[zi] = haveX(p, zi);
+		T[p].sg[zi] = haveG(p, zi);
+		T[p].sdec[zi] = ((R[zi].dec & B(p)) != 0);
+		if
+		:: R[zi].uo == p + 1 ->
+			T[p].suo[zi] = 1;
+			T[p].sutok[zi] = R[zi].utok; T[p].sumark[zi] = R[zi].umark;
+			T[p].sulive[zi] = R[zi].ulive; T[p].suhold[zi] = R[zi].uhold
+		:: else
+		fi
+	};
+	for (zi : 0 .. NW - 1) {
+		T[p].sdt[zi] = T[p].dt[zi];
+		T[p].slk[zi] = (D[zi].lk == p + 1)
+	};
+	skip
+}
+
+/* ROLLBACK TO: locks taken since the savepoint go, and so do the versions */
+inline restoreTransaction(p)
+{
+	T[p].sv = 2;
+	for (zi : 0 .. NR - 1) {
+#ifdef M_SPFORGET
+		T[p].pres[zi] = 0;
+#else
+		T[p].pres[zi] = T[p].spres[zi];
+#endif
+		T[p].low[zi] = T[p].slow[zi];
+		T[p].acq[zi] = T[p].sacq[zi];
+#if defined(LEASEPG) && !defined(M_RELKEEP)
+		T[p].rel[zi] = T[p].srel[zi];
+#endif
+		WHEN(haveX(p, zi) && !T[p].sx[zi], R[zi].x = 0);
+		WHEN(haveG(p, zi) && !T[p].sg[zi], R[zi].g = 0);
+		WHEN(!T[p].sdec[zi], R[zi].dec = R[zi].dec & OTHERS(p));
+		if
+		:: R[zi].uo == p + 1 && T[p].suo[zi] ->
+			R[zi].utok = T[p].sutok[zi]; R[zi].umark = T[p].sumark[zi];
+			R[zi].ulive = T[p].sulive[zi]; R[zi].uhold = T[p].suhold[zi]
+		:: R[zi].uo == p + 1 && !T[p].suo[zi] -> dropVersion(zi)
+		:: else
+		fi;
+		clearSaved(p, zi)
+	};
+	for (zi : 0 .. NW - 1) {
+		T[p].dt[zi] = T[p].sdt[zi];
+		WHEN(D[zi].lk == p + 1 && !T[p].slk[zi], D[zi].lk = 0);
+		T[p].sdt[zi] = 0; T[p].slk[zi] = 0
+	};
+	skip
+}
+#endif
+
+/* ---------------- becoming visible ---------------- */
+
+inline publishResource(p, r)
+{
+	A1(!(T[p].wrote && T[p].low[r] != 0 && T[p].low[r] < R[r].mark));
+#ifdef P7RR
+	A7(!(T[p].dt[r] != 0 && T[p].minc[r] != 0 && T[p].minc[r] < T[p].pres[r]));
+#endif
+	if
+	:: R[r].uo == p + 1 ->
+		A3(R[r].umark >= R[r].mark);
+		if
+		:: T[p].acq[r] != 0 ->
+			A3(R[r].utok > R[r].lastIss && R[r].utok > R[r].mark && T[p].acq[r] > R[r].mark);
+			R[r].lastIss = R[r].utok;
+			K[HID(p)].tok[r] = R[r].utok
+		:: else
+		fi;
+		R[r].tok = R[r].utok; R[r].mark = R[r].umark;
+		R[r].live = R[r].ulive; R[r].hold = R[r].uhold;
+		dropVersion(r)
+	:: else
+	fi;
+	R[r].dec = R[r].dec & OTHERS(p)
+}
+
+inline publishRow(p, w)
+{
+	if
+	:: T[p].dt[w] != 0 ->
+		A2(T[p].dt[w] >= D[w].tok);
+		D[w].tok = T[p].dt[w];
+#ifdef P7RR
+		/* whoever has a snapshot by now does not see this commit */
+		for (cj : 0 .. NP - 1) {
+			if
+			:: cj != p && T[cj].open &&
+			   (T[cj].minc[RES(w)] == 0 || T[p].dt[w] < T[cj].minc[RES(w)]) ->
+				T[cj].minc[RES(w)] = T[p].dt[w]
+			:: else
+			fi
+		};
+#endif
+	:: else
+	fi
+}
+
+/* ---------------- a session ---------------- */
+
+/*
+ * Steps.  "goto" from one atomic sequence into another keeps atomicity, so a
+ * choice and the first step of its statement are one step where the statement
+ * begins with an atomic sequence.  "skip" in front of d_step prevents that, and
+ * also keeps a d_step from being the target of a jump.
+ */
+
+#define resetLocals	r = 0; w = 0; t = 0; m = 0; had = 0
+
+/* with several rows of one resource, choose statements about the resource once only */
+#define forResource	(w == 0 || NR > 1)
+
+#ifdef ACQOWN
+#define mayAcquire(nop)	(nop == 1)
+#else
+#define mayAcquire(nop)	true
+#endif
+
+proctype P(byte me)
+{
+	byte nt, nop;		/* transactions begun; statements of this one */
+	byte r, w, t, m;	/* resource, row, token and mark of this statement */
+	bit had;		/* the lock was there before this statement */
+
+ops:
+	if
+	:: atomic {
+		nop < NOPS && (nop > 0 || nt < NT) ->
+		if
+		:: nop == 0 ->
+			nt++;
+#ifdef P7RR
+			T[me].open = 1;		/* REPEATABLE READ: snapshot of the first statement */
+#endif
+#ifdef M_TXSNAP
+			d_step { takeSnapshot(me) };
+#endif
+			skip
+		:: else
+		fi;
+		nop++;
+		resetLocals;
+#if NR > 1
+		if
+		:: r = 0
+		:: r = 1
+		fi;
+#endif
+#if NR > 1 && NW > 1
+		w = r;
+#elif NW > 1
+		if
+		:: w = 0
+		:: w = 1
+		fi;
+#endif
+		if
+#ifdef EXTERNAL
+		:: forResource &&
+		   (T[me].pres[r] == 0 || K[HID(me)].tok[r] > T[me].pres[r] || R[r].ext < MAXTOK) ->
+			goto present
+#else
+#ifdef M_REFUSED_LOCKS
+		:: forResource -> goto acquire
+#else
+		/* read without a lock: a live lease refuses already here */
+		:: forResource && mayAcquire(nop) && !rdlive(me, r) && rdmark(me, r) < MAXTOK -> goto acquire
+#endif
+		:: forResource && clientTok(me, r) != T[me].pres[r] -> goto present
+#endif
+		:: T[me].pres[RES(w)] != 0 && T[me].dt[w] != T[me].pres[RES(w)] -> goto writeRow
+#ifdef EXTREL
+		:: forResource && K[HID(me)].tok[r] != 0 &&
+		   rdlive(me, r) && rdtok(me, r) == K[HID(me)].tok[r] ->
+			goto extend
+#endif
+#ifdef SAVEPT
+		:: w == 0 && r == 0 && T[me].sv == 0 && nop > 1 -> goto savepoint
+		:: w == 0 && r == 0 && T[me].sv == 1 -> goto rollbackTo
+#endif
+		:: else -> goto abort
+		fi
+	   }
+	:: atomic { nop > 0 -> goto precommit }
+	:: atomic { nop > 0 -> goto abort }
+	:: atomic { nop == 0 && nt >= NT -> goto fin }
+	fi;
+
+	/* ---------------- acquire ---------------- */
+
+	/*
+	 * It also presents the new token, which the real one leaves to check: the
+	 * same as a check that always follows.
+	 */
+acquire:
+#ifndef SL
+	had = haveG(me, r);		/* a step of its own: others run between the first read and the gate */
+	atomic {
+		if
+		:: canG(me, r) -> R[r].g = me + 1
+		:: else -> goto ops		/* busy */
+		fi
+	};
+#ifndef M_NOREREAD
+	atomic {
+		WHEN(rdlive(me, r) || rdmark(me, r) >= MAXTOK, dropG(r); goto ops)	/* held */
+	};
+#endif
+	/* poll for the takeover lock: get it, or give up after a while, or be cancelled */
+	if
+	:: atomic { tryX(me, r) -> R[r].x = me + 1; decide(me, r) }
+	:: atomic { !tryX(me, r) -> dropG(r); goto ops }	/* busy */
+	:: atomic { !tryX(me, r) -> goto abort }
+	fi;
+#else
+	had = haveX(me, r);
+#ifdef ACQ_WAIT
+	waitX(0);
+#else
+	atomic {
+		if
+		:: tryX(me, r) -> R[r].x = me + 1
+		:: else -> goto ops		/* busy */
+		fi
+	};
+#endif
+	atomic {
+		if
+		:: rdlive(me, r) || rdmark(me, r) >= MAXTOK ->		/* held */
+#ifndef REFUSED_KEEPS
+			dropX(r);
+#endif
+			goto ops
+		:: else -> decide(me, r)
+		fi
+	};
+#endif
+	atomic {
+#ifndef M_MOVEUP
+		/* moving up: the older token must still be the mark */
+		WHEN(T[me].pres[r] != 0 && T[me].pres[r] < rdmark(me, r), goto abort);	/* PF001 */
+#endif
+		d_step {
+			noCommitter(me, r);
+			A8(!rdlive(me, r));
+			newVersion(me, r);
+#ifdef M_TOKONLY
+			R[r].utok = R[r].utok + 1;
+#else
+			R[r].utok = (R[r].utok > R[r].umark -> R[r].utok : R[r].umark) + 1;
+#endif
+			R[r].umark = R[r].utok;
+			R[r].ulive = 1;
+			R[r].uhold = HID(me) + 1;
+			T[me].acq[r] = R[r].utok;
+			setPresented(me, r, R[r].utok);
+#ifdef LEASEPG
+			T[me].rel[r] = 0;		/* a new lease */
+#endif
+			T[me].wrote = 1;
+#ifdef A_HANDOUT
+			assert(R[r].utok > R[r].handed);
+			R[r].handed = R[r].utok;
+#endif
+		}
+	};
+#ifdef ACQOWN
+	goto precommit;
+#else
+	goto ops;
+#endif
+
+	/* ---------------- present (check) ---------------- */
+
+present:
+	atomic {
+#ifdef EXTERNAL
+		if
+		:: K[HID(me)].tok[r] != 0 -> t = K[HID(me)].tok[r]
+		:: R[r].ext < MAXTOK ->		/* a new one from the other service */
+			R[r].ext++;
+			K[HID(me)].tok[r] = R[r].ext;
+			t = R[r].ext
+		:: else -> goto ops
+		fi;
+#else
+		t = clientTok(me, r);
+#endif
+		m = rdmark(me, r);
+		if
+		:: t == 0 || t == T[me].pres[r] -> goto ops
+		:: t != 0 && (t < m || t < T[me].pres[r]) -> goto abort		/* PF001 */
+		:: t != 0 && t == m && t > T[me].pres[r] ->
+#ifndef M_MOVEUP
+			/* somebody else raised the mark: the work done under the older token is stale */
+			WHEN(T[me].pres[r] != 0, goto abort);		/* PF001 */
+#endif
+#ifdef LEASEPG
+			WHEN(!rdlive(me, r) || !leaseMine(me, r), goto abort);	/* PF005 */
+#endif
+			setPresented(me, r, t);
+			goto ops
+		:: else ->		/* higher than the mark */
+#ifndef EXTERNAL
+			goto abort		/* PF004 */
+#endif
+		fi
+	};
+#if defined(EXTERNAL) && defined(LAZY)
+	atomic {
+		WHEN(T[me].pres[r] != 0 && rdmark(me, r) > T[me].pres[r], goto abort);	/* PF001 */
+		setPresented(me, r, t);
+		T[me].wrote = 1
+	};
+	goto ops;
+#elif defined(EXTERNAL)
+#ifndef SL
+	had = haveG(me, r);
+	waitG(0);
+	atomic {
+		m = rdmark(me, r);
+		if
+		:: t < m -> goto abort		/* PF001 */
+		:: t == m ->			/* equal by now: another session of this holder was first */
+			dropG(r);
+#ifndef M_MOVEUP
+			WHEN(T[me].pres[r] != 0, goto abort);	/* PF001 */
+#endif
+			setPresented(me, r, t);
+			goto ops
+		:: else -> decide(me, r)
+		fi
+	};
+	waitX(0);
+#else
+	had = haveX(me, r);
+	waitX(0);
+	atomic {
+		m = rdmark(me, r);
+		if
+		:: t < m -> goto abort		/* PF001 */
+		:: t == m ->
+#ifndef EQUAL_KEEPS
+			dropX(r);
+#endif
+#ifndef M_MOVEUP
+			WHEN(T[me].pres[r] != 0, goto abort);	/* PF001 */
+#endif
+			setPresented(me, r, t);
+			goto ops
+		:: else -> decide(me, r)
+		fi
+	};
+#endif
+	atomic {
+#ifndef M_MOVEUP
+		/* moving up: the older token must still be the mark */
+		WHEN(T[me].pres[r] != 0 && T[me].pres[r] < rdmark(me, r), goto abort);	/* PF001 */
+#endif
+		d_step {
+			noCommitter(me, r);
+			newVersion(me, r);
+			R[r].umark = t;
+			setPresented(me, r, t);
+			T[me].wrote = 1
+		}
+	};
+	goto ops;
+#endif
+
+	/* ---------------- write a data row ---------------- */
+
+writeRow:
+	atomic {
+		if
+		:: D[w].lk == 0 || D[w].lk == me + 1 ->
+			D[w].lk = me + 1;
+			T[me].dt[w] = T[me].pres[RES(w)];
+			T[me].wrote = 1;
+			goto ops
+		:: else -> T[me].wr = w + 1; beginWait()
+		fi
+	};
+	if
+	:: atomic {
+		D[w].lk == 0 ->
+		D[w].lk = me + 1;
+		T[me].wr = 0;
+		T[me].dt[w] = T[me].pres[RES(w)];
+		T[me].wrote = 1
+	   }
+	:: goto abort
+	fi;
+	goto ops;
+
+#ifdef EXTREL
+	/* ---------------- extend, release ---------------- */
+
+extend:
+	t = K[HID(me)].tok[r];
+#ifndef EXT_X
+	had = haveG(me, r);
+	/* waits for the gate only while it has written nothing: then nobody waits for it */
+	if
+	:: T[me].wrote ->
+		atomic {
+			if
+			:: canG(me, r) -> R[r].g = me + 1
+			:: else -> goto ops		/* busy */
+			fi
+		}
+	:: else -> waitG(0)
+	fi;
+#else
+	had = haveX(me, r);
+	atomic {
+		if
+		:: tryX(me, r) -> R[r].x = me + 1
+		:: else -> goto ops
+		fi
+	};
+#endif
+	atomic {
+		if
+		:: !rdlive(me, r) || rdtok(me, r) != t ->	/* expired, or superseded */
+#ifndef EXT_X
+			dropG(r);
+#else
+			dropX(r);
+#endif
+			goto ops
+		:: else
+		fi;
+		d_step {
+			newVersion(me, r);
+			T[me].wrote = 1
+		};
+		if
+		:: R[r].ulive = 1		/* extend */
+		:: R[r].ulive = 0;		/* release */
+#ifdef LEASEPG
+			T[me].rel[r] = 1
+#endif
+		fi
+	};
+	goto ops;
+#endif
+
+#ifdef SAVEPT
+	/* ---------------- savepoint ---------------- */
+
+savepoint:
+	atomic { skip; d_step { saveTransaction(me) } };
+	goto ops;
+
+rollbackTo:
+	atomic { skip; d_step { restoreTransaction(me) } };
+	goto ops;
+#endif
+
+	/* ---------------- pre-commit, also before PREPARE ---------------- */
+
+precommit:
+	atomic { skip; d_step { resetLocals } };
+	WHEN(!T[me].wrote, goto visible);
+#ifdef M_SNAPFIRST
+	atomic { skip; d_step { takeSnapshot(me) } };
+#endif
+#ifdef M_NOCHECK
+	goto visible;
+#endif
+
+nextResource:
+	if
+	:: r == NR -> goto passed
+	:: r < NR && T[me].pres[r] == 0 -> r++; goto nextResource
+	:: r < NR && T[me].pres[r] != 0
+	fi;
+
+#ifdef LAZY
+	/* raise the mark first, as check does elsewhere */
+	if
+	:: atomic { T[me].pres[r] <= rdmark(me, r) -> goto commitLock }
+	:: T[me].pres[r] > rdmark(me, r)
+	fi;
+	waitG(1);
+	atomic {
+		if
+		:: R[r].mark > T[me].low[r] -> goto abort	/* PF001 */
+		:: R[r].mark <= T[me].low[r] && R[r].mark == T[me].pres[r] -> R[r].g = 0; goto commitLock
+		:: else -> decide(me, r)
+		fi
+	};
+	waitX(1);
+	atomic {
+		skip;
+		d_step {
+			noCommitter(me, r);
+			newVersion(me, r);
+			R[r].umark = T[me].pres[r]
+		}
+	};
+	goto judge;
+#endif
+
+#ifndef M_NOSHARE
+commitLock:
+#ifndef M_WAIT
+	atomic {
+		if
+#ifndef SELF_SHARE
+		:: haveX(me, r)			/* the stronger lock is enough */
+		:: !haveX(me, r) && tryS(me, r) -> R[r].s = R[r].s | B(me)
+#else
+		:: tryS(me, r) -> R[r].s = R[r].s | B(me)
+#endif
+		:: else ->
+#ifndef NO_ENDED_RETRY
+			/* try again */
+			WHEN(endedX(me, r), !endedX(me, r); goto commitLock);
+#endif
+			A5(excused(me, r));
+			goto abort		/* PF001 */
+		fi
+	};
+#else
+	atomic {
+		if
+		:: tryS(me, r) -> R[r].s = R[r].s | B(me); goto judge
+		:: else -> T[me].wx = r + 1; T[me].pcw = 1; beginWait()
+		fi
+	};
+	if
+	:: atomic { tryS(me, r) -> R[r].s = R[r].s | B(me); T[me].wx = 0; T[me].pcw = 0 }
+	:: goto abort
+	fi;
+#endif
+#endif
+
+judge:		/* read again, after the lock */
+	atomic {
+#if defined(M_TXSNAP)
+		m = (R[r].uo == me + 1 -> R[r].umark : T[me].snap[r]);
+#elif defined(M_SNAPFIRST)
+		m = T[me].snap[r];
+#else
+		m = rdmark(me, r);
+#endif
+		WHEN(m > T[me].pres[r], goto abort);	/* PF001 */
+#ifdef LAZY
+		WHEN(R[r].mark > T[me].low[r], goto abort);	/* PF001 */
+#endif
+#ifdef LEASEPG
+		/* the lease is live, or this transaction itself released it: its gate keeps takers out */
+		WHEN(!leaseMine(me, r) || !(rdlive(me, r) || T[me].rel[r]), goto abort);	/* PF005 */
+		A6(rdlive(me, r) || R[r].uo == me + 1);
+#endif
+		m = 0;
+		A6(!(R[r].uo != 0 && R[r].uo != me + 1 && R[r].umark > T[me].pres[r]));
+		r++
+	};
+	goto nextResource;
+
+passed:
+	atomic { skip; d_step { r = 0; T[me].comm = 1 } };
+#ifdef M_EARLYREL
+	atomic { skip; d_step { releaseCommitLocks(me) } };
+#endif
+#ifdef M_PREPDROP
+	if
+	:: skip
+	:: d_step { releaseLocks(me) }
+	fi;
+#endif
+	/* a commit on its way, or prepared; it may still come to nothing */
+	if
+	:: goto visible
+	:: goto abort
+	fi;
+
+	/* ---------------- the end ---------------- */
+
+visible:
+#ifdef M_XEARLY
+	atomic { skip; d_step { releaseLocks(me) } };
+#endif
+	atomic {
+		skip;
+		d_step {
+			for (zi : 0 .. NR - 1) {
+				publishResource(me, zi)
+			};
+			for (zi : 0 .. NW - 1) {
+				publishRow(me, zi)
+			};
+			clearTransaction(me);
+			T[me].ended = 1
+		}
+	};
+	goto unlock;
+
+abort:
+	atomic {
+		skip;
+		d_step {
+			resetLocals;
+			for (zi : 0 .. NR - 1) {
+				WHEN(R[zi].uo == me + 1, dropVersion(zi));
+				R[zi].xw = R[zi].xw & OTHERS(me);
+				R[zi].dec = R[zi].dec & OTHERS(me)
+			};
+			clearTransaction(me);
+			T[me].ended = 1
+		}
+	};
+
+unlock:
+	atomic { skip; d_step { releaseLocks(me); T[me].ended = 0; nop = 0; resetLocals } };
+	goto ops;
+
+fin:
+	skip
+}
+
+/* a lease may run out at any time */
+active proctype Clock()
+{
+end:
+	do
+	:: atomic { R[0].live -> R[0].live = 0 }
+#if NR > 1
+	:: atomic { R[1].live -> R[1].live = 0 }
+#endif
+	od
+}
+
+#ifdef OPER
+/* raise_mark in a transaction of its own, which commits or fails */
+#define OP (NP - 1)
+proctype Operator()
+{
+	atomic { canG(OP, 0) -> R[0].g = OP + 1 };
+	atomic { decide(OP, 0) };
+	atomic {
+		if
+		:: canX(OP, 0) -> R[0].x = OP + 1
+		:: else ->
+			R[0].xw = R[0].xw | B(OP);
+			T[OP].wx = 1;
+			d_step { findCycle(OP) };
+			canX(OP, 0) ->		/* here it waits */
+			R[0].x = OP + 1;
+			R[0].xw = R[0].xw & OTHERS(OP);
+			T[OP].wx = 0
+		fi
+	};
+	atomic {
+		skip;
+		d_step {
+			noCommitter(OP, 0);
+			newVersion(OP, 0);
+			R[0].umark = R[0].umark + 1
+		}
+	};
+	if
+	:: d_step {
+		R[0].mark = R[0].umark;
+		R[0].live = R[0].ulive;
+		dropVersion(0);
+		R[0].dec = R[0].dec & OTHERS(OP);
+		T[OP].ended = 1
+	   }
+	:: d_step {
+		dropVersion(0);
+		R[0].dec = R[0].dec & OTHERS(OP);
+		T[OP].ended = 1
+	   }
+	fi;
+	atomic { skip; d_step { releaseLocks(OP); T[OP].ended = 0 } }
+}
+#endif
+
+/* session 0 has token 1 and a live lease */
+inline grantFirst(r)
+{
+	R[r].tok = 1;
+	R[r].mark = 1;
+	R[r].live = 1;
+	R[r].hold = HID(0) + 1;
+	R[r].lastIss = 1;
+#ifdef EXTERNAL
+	R[r].ext = 1;
+#endif
+	K[HID(0)].tok[r] = 1
+}
+
+init {
+	atomic {
+		grantFirst(0);
+#if NR > 1
+		grantFirst(1);
+#endif
+		run P(0);
+#if NP > 2 || (NP > 1 && !defined(OPER))
+		run P(1);
+#endif
+#if NP > 2 && !defined(OPER)
+		run P(2);
+#endif
+#ifdef OPER
+		run Operator();
+#endif
+		skip
+	}
+}
