@@ -19,6 +19,14 @@ PGFILEDESC = "pg_fence - fencing tokens and leases"
 
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql
 
+REGRESS =
+
+ISOLATION =
+ISOLATION_OPTS = --inputdir=$(srcdir)/test
+
+TAP_TESTS = 1
+PROVE_TESTS = test/t/*.pl
+
 # The server's own headers are not clean under -Wextra; and clang warns about
 # the headers and flags of a server that was built by gcc.
 override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \

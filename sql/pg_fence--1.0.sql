@@ -278,4 +278,6 @@ REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;
 COMMENT ON FUNCTION fence.grant_writer(regrole) IS
 	'grants a role what a writer needs: leases, tokens, and protecting its own tables';
 
+-- The views call these two as the role that reads the view.
 GRANT USAGE ON SCHEMA fence TO pg_monitor;
+GRANT EXECUTE ON FUNCTION fence.home(), fence.trigger_arguments(bytea) TO pg_monitor;

@@ -54,6 +54,9 @@ typedef struct GuardStatement
 	StringInfoData old_name;	/* scratch: resources of the current row */
 	StringInfoData new_name;
 
+	/* The row version that BEFORE UPDATE has judged last. */
+	ItemPointerData updated;
+
 	/* The resource asked about last, and the answer while nothing changes. */
 	StringInfoData asked;
 	int64		token;			/* presented for it */
@@ -134,16 +137,24 @@ row_key(Relation relation, TupleTableSlot *slot)
 	return key;
 }
 
+/*
+ * PF001 against the token in the row.  That of a row whose resource changes
+ * counts as well: numbers of two resources cannot be compared, but what is
+ * stored may not go down.
+ */
 static void
-stale_row_error(const GuardCall *call, const char *name, int64 token,
+check_not_below(const GuardCall *call, const StringInfoData *name, int64 token,
 				int64 stored, TupleTableSlot *slot)
 {
-	const char *key = row_key(call->relation, slot);
+	const char *key;
 
+	if (token >= stored)
+		return;
+	key = row_key(call->relation, slot);
 	ereport(ERROR,
 			(errcode(ERRCODE_FENCE_STALE_TOKEN),
 			 errmsg("fencing token %lld for resource \"%s\" is stale",
-					(long long) token, name),
+					(long long) token, name->data),
 			 key != NULL ?
 			 errdetail("Row %s of table \"%s\" holds token %lld.",
 					   key, RelationGetRelationName(call->relation),
@@ -153,18 +164,6 @@ stale_row_error(const GuardCall *call, const char *name, int64 token,
 					   (long long) stored),
 			 errhint("Another holder has taken over. Stop, and do not retry with this token."),
 			 fence_site_fields(&call->token_site)));
-}
-
-/*
- * A row whose resource changes takes a token of the new resource; numbers of
- * two resources cannot be compared, but what is stored may not go down.
- */
-static void
-check_not_below(const GuardCall *call, const char *name, int64 token,
-				int64 stored, TupleTableSlot *slot)
-{
-	if (token < stored)
-		stale_row_error(call, name, token, stored, slot);
 }
 
 static int64
@@ -287,27 +286,20 @@ render(const GuardCall *call, TupleTableSlot *slot, StringInfo name)
 	fence_policy_resource(call->policy, call->relation, slot, name);
 }
 
-static void
-stamp(const GuardCall *call, TupleTableSlot *slot, int64 token)
+/*
+ * The tuple with this token in the token column.
+ */
+static HeapTuple
+stamp(const GuardCall *call, HeapTuple tuple, int64 present, int64 token)
 {
-	HeapTuple	tuple;
-	HeapTuple	stamped;
 	int			column = call->policy->token_attnum;
 	Datum		value = Int64GetDatum(token);
 	bool		isnull = false;
-	bool		should_free;
 
-	if (token_value(call, slot) == token)
-		return;
-	tuple = ExecFetchSlotHeapTuple(slot, true, &should_free);
-	stamped = heap_modify_tuple_by_cols(tuple,
-										RelationGetDescr(call->relation),
-										1, &column, &value, &isnull);
-	ExecForceStoreHeapTuple(stamped, slot, false);
-	ExecMaterializeSlot(slot);
-	heap_freetuple(stamped);
-	if (should_free)
-		heap_freetuple(tuple);
+	if (present == token)
+		return tuple;
+	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(call->relation),
+									 1, &column, &value, &isnull);
 }
 
 /*
@@ -326,12 +318,13 @@ insert_sets_token(const GuardCall *call, int64 value)
 	return value != 0 || !column->atthasdef;
 }
 
-static void
+static HeapTuple
 before_insert(const GuardCall *call)
 {
 	TupleTableSlot *slot = call->trigdata->tg_trigslot;
 	StringInfo	name = &call->statement->new_name;
-	int64		token = token_value(call, slot);
+	int64		set = token_value(call, slot);
+	int64		token = set;
 
 	render(call, slot, name);
 	if (insert_sets_token(call, token))
@@ -340,7 +333,7 @@ before_insert(const GuardCall *call)
 		token = require_token(call, name);
 	if (!fence_policy_presents(call->policy))
 		judge_new_row(call, name, token);
-	stamp(call, slot, token);
+	return stamp(call, call->trigdata->tg_trigtuple, set, token);
 }
 
 /*
@@ -362,62 +355,94 @@ update_sets_token(const GuardCall *call)
 		token_value(call, trigdata->tg_trigslot);
 }
 
-static void
+static HeapTuple
 before_update(const GuardCall *call)
 {
+	GuardStatement *statement = call->statement;
 	TupleTableSlot *old = call->trigdata->tg_trigslot;
 	TupleTableSlot *new = call->trigdata->tg_newslot;
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
 	int64		stored = token_value(call, old);
-	int64		token = token_value(call, new);
+	int64		set = token_value(call, new);
+	int64		token = set;
+	bool		same;
 
-	render(call, old, old_name);
-	render(call, new, new_name);
-	if (!same_name(old_name, new_name))
-		check_not_below(call, old_name->data, require_token(call, old_name),
+	render(call, old, &statement->old_name);
+	render(call, new, &statement->new_name);
+	same = same_name(&statement->old_name, &statement->new_name);
+
+	if (!same)
+		check_not_below(call, &statement->old_name,
+						require_token(call, &statement->old_name),
 						stored, old);
 	if (update_sets_token(call))
-		accept_column_token(call, new_name, token);
+		accept_column_token(call, &statement->new_name, token);
 	else
-		token = require_token(call, new_name);
-	check_not_below(call, new_name->data, token, stored, old);
-	if (!same_name(old_name, new_name) && !fence_policy_presents(call->policy))
-		judge_new_row(call, new_name, token);
-	stamp(call, new, token);
+		token = require_token(call, &statement->new_name);
+	check_not_below(call, &statement->new_name, token, stored, old);
+	if (!same && !fence_policy_presents(call->policy))
+		judge_new_row(call, &statement->new_name, token);
+
+	statement->updated = old->tts_tid;
+	return stamp(call, call->trigdata->tg_newtuple, set, token);
 }
 
-static void
+/*
+ * A row that an UPDATE moves to another partition is deleted here and
+ * inserted there.  The UPDATE has been judged a moment ago.
+ */
+static bool
+is_moved(const GuardCall *call)
+{
+	return ItemPointerIsValid(&call->statement->updated) &&
+		ItemPointerEquals(&call->statement->updated,
+						  &call->trigdata->tg_trigslot->tts_tid);
+}
+
+static HeapTuple
 before_delete(const GuardCall *call)
 {
 	TupleTableSlot *old = call->trigdata->tg_trigslot;
 	StringInfo	name = &call->statement->old_name;
 
-	render(call, old, name);
-	check_not_below(call, name->data, require_token(call, name),
-					token_value(call, old), old);
+	if (!is_moved(call))
+	{
+		render(call, old, name);
+		check_not_below(call, name, require_token(call, name),
+						token_value(call, old), old);
+	}
+	return call->trigdata->tg_trigtuple;
 }
 
-/*
- * BEFORE ROW, returns what the executor expects.
- */
 static HeapTuple
 before_row(const GuardCall *call)
 {
-	TriggerData *trigdata = call->trigdata;
+	TriggerEvent event = call->trigdata->tg_event;
 
-	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
-	{
-		before_insert(call);
-		return ExecFetchSlotHeapTuple(trigdata->tg_trigslot, true, NULL);
-	}
-	if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
-	{
-		before_update(call);
-		return ExecFetchSlotHeapTuple(trigdata->tg_newslot, true, NULL);
-	}
-	before_delete(call);
-	return trigdata->tg_trigtuple;
+	if (TRIGGER_FIRED_BY_INSERT(event))
+		return before_insert(call);
+	if (TRIGGER_FIRED_BY_UPDATE(event))
+		return before_update(call);
+	return before_delete(call);
+}
+
+static void
+triggered_change_error(const GuardCall *call, const StringInfoData *name,
+					   int64 token)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+			 errmsg("a trigger has replaced the fencing token for resource \"%s\"",
+					name->data),
+			 token == 0 ?
+			 errdetail("Column \"%s\" of table \"%s\" is to hold no token.",
+					   call->policy->token_column,
+					   RelationGetRelationName(call->relation)) :
+			 errdetail("Column \"%s\" of table \"%s\" is to hold token %lld, which this transaction has not presented.",
+					   call->policy->token_column,
+					   RelationGetRelationName(call->relation),
+					   (long long) token),
+			 errhint("Triggers that fire after the guard must not change this column."),
+			 fence_site_fields(&call->token_site)));
 }
 
 /*
@@ -429,36 +454,28 @@ static void
 after_row_with_token(const GuardCall *call, TupleTableSlot *old,
 					 TupleTableSlot *new)
 {
-	StringInfo	name = &call->statement->new_name;
+	StringInfo	old_name = &call->statement->old_name;
+	StringInfo	new_name = &call->statement->new_name;
 	int64		token = token_value(call, new);
 
-	render(call, new, name);
-	check_not_below(call, name->data, token,
-					old ? Max(token_value(call, old), 1) : 1, new);
+	render(call, new, new_name);
+	if (token < 1)
+		triggered_change_error(call, new_name, 0);
+	if (old != NULL)
+		check_not_below(call, new_name, token, token_value(call, old), old);
 	if (fence_policy_presents(call->policy))
 	{
-		int64		presented = require_token(call, name);
-
-		if (token > presented)
-			ereport(ERROR,
-					(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-					 errmsg("token %lld was never presented for resource \"%s\"",
-							(long long) token, name->data),
-					 errdetail("A trigger on table \"%s\" has replaced token %lld.",
-							   RelationGetRelationName(call->relation),
-							   (long long) presented),
-					 errhint("Triggers that fire after the guard must not change column \"%s\".",
-							 call->policy->token_column),
-					 fence_site_fields(&call->token_site)));
+		if (token > require_token(call, new_name))
+			triggered_change_error(call, new_name, token);
 		return;
 	}
 	if (old != NULL)
 	{
-		render(call, old, &call->statement->old_name);
-		if (same_name(&call->statement->old_name, name))
+		render(call, old, old_name);
+		if (same_name(old_name, new_name))
 			return;
 	}
-	judge_new_row(call, name, token);
+	judge_new_row(call, new_name, token);
 }
 
 static void
@@ -505,9 +522,7 @@ whole_table(const GuardCall *call)
 {
 	StringInfo	name = &call->statement->new_name;
 
-	resetStringInfo(name);
 	if (call->policy->has_columns)
-	{
 		ereport(ERROR,
 				(errcode(ERRCODE_FENCE_NO_TOKEN),
 				 errmsg("cannot truncate table \"%s\"",
@@ -516,7 +531,6 @@ whole_table(const GuardCall *call)
 						   call->policy->resource),
 				 errhint("Delete the rows of one resource at a time, or remove the guard with fence.unprotect()."),
 				 fence_site_fields(&call->site)));
-	}
 	fence_policy_resource(call->policy, call->relation, NULL, name);
 	(void) require_token(call, name);
 }
@@ -529,6 +543,7 @@ statement_state(FmgrInfo *flinfo)
 		MemoryContext oldcxt = MemoryContextSwitchTo(flinfo->fn_mcxt);
 		GuardStatement *statement = palloc0(sizeof(GuardStatement));
 
+		ItemPointerSetInvalid(&statement->updated);
 		initStringInfo(&statement->old_name);
 		initStringInfo(&statement->new_name);
 		initStringInfo(&statement->asked);
@@ -662,6 +677,10 @@ static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
 	ListCell   *lc;
+
+	/* The portal may be gone, and its address be used again. */
+	if (ActivePortal != loading_portal)
+		loading_portal = NULL;
 
 	if (prev_executor_start)
 		prev_executor_start(queryDesc, eflags);

@@ -18,6 +18,7 @@
 #include "access/table.h"
 #include "catalog/catalog.h"
 #include "catalog/indexing.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
@@ -52,6 +53,7 @@ typedef enum GuardTrigger
 	GUARD_STATEMENT,
 	GUARD_BEFORE_ROW,
 	GUARD_AFTER_ROW,
+	GUARD_AFTER_WRITE,			/* the same, but for DELETE */
 	GUARD_TRUNCATE,
 	GUARD_TRIGGERS				/* count */
 } GuardTrigger;
@@ -70,6 +72,9 @@ static const struct
 	},
 	[GUARD_AFTER_ROW] = {
 		"~fence_after_row", "AFTER INSERT OR UPDATE OR DELETE", "ROW"
+	},
+	[GUARD_AFTER_WRITE] = {
+		"~fence_after_write", "AFTER INSERT OR UPDATE", "ROW"
 	},
 	[GUARD_TRUNCATE] = {
 		"~fence_truncate", "BEFORE TRUNCATE", "STATEMENT"
@@ -130,9 +135,7 @@ check_protectable(Relation relation)
 	bool		partitioned;
 
 	if (IsSystemRelation(relation) ||
-		get_relname_relid("resource",
-						  RelationGetNamespace(relation)) ==
-		get_relname_relid("resource", get_namespace_oid("fence", false)))
+		RelationGetNamespace(relation) == get_namespace_oid("fence", false))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot protect \"%s\"",
@@ -208,11 +211,10 @@ choose_triggers(Relation relation, const FencePolicy *policy,
 		!has_superclass(RelationGetRelid(relation)) &&
 		!foreign_key_reaches(relation))
 		chosen[GUARD_STATEMENT] = true;
-	else
-	{
-		chosen[GUARD_BEFORE_ROW] = (policy->token_column != NULL);
+	else if (policy->token_column == NULL)
 		chosen[GUARD_AFTER_ROW] = true;
-	}
+	else
+		chosen[GUARD_BEFORE_ROW] = chosen[GUARD_AFTER_WRITE] = true;
 }
 
 static void

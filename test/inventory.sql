@@ -29,7 +29,8 @@ SELECT 'warehouse-' || w,
 	   END
 FROM generate_series(1, :warehouses) AS w,
 	 generate_series(1, :skus) AS s,
-	 -- Knuth's multiplicative hash; the upper bits are the well mixed ones
-	 LATERAL (SELECT ((w * 100003 + s)::bigint * 2654435761 % 4294967296 / 4096)::integer AS hash) AS h;
+	 -- multiply, fold the well mixed upper bits onto the lower ones, multiply again
+	 LATERAL (SELECT (w * 100003 + s)::bigint * 2654435761 % 4294967296 AS half) AS h1,
+	 LATERAL (SELECT ((half # (half >> 15)) * 1103515245 % 4294967296 >> 8)::integer AS hash) AS h2;
 
 ANALYZE inventory;
