@@ -89,6 +89,29 @@ guard_function(void)
 }
 
 /*
+ * The triggers of a partition that come from its parent go with those.
+ */
+static void
+check_not_cloned(Relation relation)
+{
+	Oid			guard = guard_function();
+	int			i;
+
+	for (i = 0; relation->trigdesc && i < relation->trigdesc->numtriggers; i++)
+	{
+		Trigger    *trigger = &relation->trigdesc->triggers[i];
+
+		if (trigger->tgfoid == guard && trigger->tgisclone)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("partition \"%s\" is guarded through its parent",
+							RelationGetRelationName(relation)),
+					 errhint("Protect or unprotect the partitioned table."),
+					 errtable(relation)));
+	}
+}
+
+/*
  * Opens the target for a change of its triggers.  The owner is checked
  * before the lock is taken, so that nobody else can block the table.
  */
@@ -121,6 +144,7 @@ open_target(FunctionCallInfo fcinfo)
 				 errmsg("cannot protect \"%s\"", name),
 				 errdetail("Only tables and partitioned tables can be protected: the rows of views and foreign tables are written elsewhere."),
 				 errtable(relation)));
+	check_not_cloned(relation);
 	return relation;
 }
 
@@ -281,7 +305,7 @@ drop_triggers(Oid relid, const bool chosen[GUARD_TRIGGERS])
 						 errtable(relation)));
 			continue;
 		}
-		/* Those of a partition that come from its parent go with that. */
+		/* on a partition, from its parent */
 		if (trigger->tgisclone)
 			continue;
 		found = true;

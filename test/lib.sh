@@ -12,7 +12,8 @@ FENCE_ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 FENCE_TMP=		# the temporary folder
 FENCE_USER=		# who builds and runs the servers
 FENCE_CHILD=	# process group of the running suite, if any
-FENCE_UNDO=()	# files to remove again once packages are installed
+FENCE_UNDO=()	# files, and a folder, to remove again once packages are installed
+FENCE_UNDO_DIR=
 FENCE_PIDS=()	# more processes to end on exit
 
 say() { printf '%s\n' "$*"; }
@@ -48,9 +49,9 @@ need_packages() {
 
 	say "installing ${missing[*]}"
 	export DEBIAN_FRONTEND=noninteractive
-	quiet_apt update || die "apt-get update failed"
+	quiet_apt update || say "apt-get update failed (one source that cannot be reached is enough); going on"
 	hold_services
-	quiet_apt install -y --no-install-recommends "${missing[@]}" || { release_services; die "apt-get install failed"; }
+	quiet_apt install -y --no-install-recommends "${missing[@]}" || die "apt-get install failed"
 	release_services
 }
 
@@ -83,7 +84,10 @@ hold_services() {
 	if [ -e "$conf" ] && ! grep -q "^include_dir '$dir'" "$conf"; then
 		printf 'create_main_cluster = false # pg_fence tests\n' >>"$conf"
 	fi
-	mkdir -p "$dir"
+	if [ ! -d "$dir" ]; then
+		FENCE_UNDO_DIR=$dir
+		mkdir -p "$dir"
+	fi
 	FENCE_UNDO+=("$dir/99-pg_fence-tests.conf")
 	printf 'create_main_cluster = false\n' >"$dir/99-pg_fence-tests.conf"
 }
@@ -97,7 +101,10 @@ release_services() {
 	if [ -e "$conf" ]; then
 		sed -i '/# pg_fence tests$/d' "$conf"
 	fi
-	rmdir /etc/postgresql-common/createcluster.d 2>/dev/null || true
+	if [ -n "$FENCE_UNDO_DIR" ]; then
+		rmdir "$FENCE_UNDO_DIR"
+		FENCE_UNDO_DIR=
+	fi
 }
 
 # ---------------------------------------------------------------- folder, user, cleanup

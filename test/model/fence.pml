@@ -62,7 +62,7 @@
  *	MAXTOK		no token above this is given out
  *	SAME		sessions 0 and 1 belong to the same holder
  *	HIDALL		all sessions belong to the same holder
- *	ONLY		check this one assertion of A1 to A8 and no other
+ *	ONLY		check this one assertion of A1 to A8 and no other; 9: none of them
  *	P5LIVE		A5 is checked only while the own lease is live, or with EXTERNAL
  *			while no newer token exists anywhere: a refusal that nothing excuses
  *	A_DLHW		assert: no deadlock through a heavyweight lock

@@ -1,0 +1,558 @@
+
+=pod
+
+=head1 NAME
+
+FenceTest - what the TAP tests of pg_fence share
+
+=head1 SYNOPSIS
+
+  use FindBin;
+  use lib $FindBin::RealBin;
+  use FenceTest;
+
+  my $node = fence_node('main');
+  my $holder = session($node);
+  my $token = acquire($node, 'stock', 'a');
+
+  $holder->does("BEGIN; SELECT fence.check('stock', $token)");
+  gives($node, "SELECT fence.mark('stock')", 1, 'the mark is the token');
+  refuses($node, "SELECT fence.check('stock', 0)", '22023', 'no such token');
+  finish($node);
+
+=head1 DESCRIPTION
+
+Servers come from PostgreSQL::Test::Cluster, sessions are psql processes.  Errors are
+compared by SQLSTATE, never by their text.
+
+Environment: FENCE_EXTENSION_DESTDIR, below which the extension is installed, if not in
+the server's own folders; FENCE_LONG, for runs that take minutes.
+
+=cut
+
+package FenceTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use FindBin;
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+our @EXPORT = qw(
+  fence_node fence_conf finish session
+  gives refuses under sql sqlstate acquire wait_for waits_for_lock
+  write_file start_pgbench finish_pgbench pgbench server_log
+);
+our $long = $ENV{FENCE_LONG};
+
+# What a test may wait for at most, in seconds
+our $patience = $PostgreSQL::Test::Utils::timeout_default // 180;
+
+=pod
+
+=head2 Servers
+
+=over
+
+=item fence_conf($node)
+
+The settings that a server of this suite needs, as text.
+
+=cut
+
+sub fence_conf
+{
+	my ($node) = @_;
+	my $destdir = $ENV{FENCE_EXTENSION_DESTDIR};
+	my $conf = <<'END';
+log_statement = none
+max_prepared_transactions = 20
+END
+
+	return $conf unless $destdir;
+
+	# Debian patches a setting into its servers; PostgreSQL 18 has two of its own.
+	return $conf . "extension_destdir = '$destdir'\n" if $node->pg_version < 18;
+
+	chomp(my $share = `pg_config --sharedir`);
+	chomp(my $lib = `pg_config --pkglibdir`);
+	return $conf
+	  . "extension_control_path = '$destdir$share:\$system'\n"
+	  . "dynamic_library_path = '$destdir$lib:\$libdir'\n";
+}
+
+=pod
+
+=item fence_node($name, conf => $text, init => [...])
+
+A started server with the extension in its database "postgres".
+
+=cut
+
+sub fence_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(@{ $params{init} // [] });
+	$node->append_conf('postgresql.conf', fence_conf($node));
+	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
+	$node->start;
+	sql($node, 'CREATE EXTENSION pg_fence');
+	return $node;
+}
+
+=pod
+
+=item server_log($node, $offset)
+
+The server's log, from $offset on.
+
+=item finish(@nodes)
+
+Ends a test: no server may have crashed.
+
+=back
+
+=cut
+
+sub server_log
+{
+	my ($node, $offset) = @_;
+	my $log = slurp_file($node->logfile);
+
+	return substr($log, $offset // 0);
+}
+
+sub finish
+{
+	my @nodes = @_;
+
+	foreach my $node (@nodes)
+	{
+		unlike(server_log($node), qr/TRAP:|PANIC:|was terminated by signal/,
+			$node->name . ' has not crashed');
+	}
+	done_testing();
+}
+
+=pod
+
+=head2 Statements
+
+Where these take a $node, each call is a session of its own.
+
+=over
+
+=item sql($where, $sql)
+
+Runs it in a node or session and returns its output; dies of an error.
+
+=item sqlstate($where, $sql)
+
+Runs it and returns the SQLSTATE of the first error, '' if there was none.
+
+=item gives($where, $sql, $output, $test_name)
+
+=item refuses($where, $sql, $sqlstate, $test_name)
+
+=cut
+
+sub sql
+{
+	my ($where, $sql) = @_;
+
+	return $where->does($sql) if $where->isa('FenceTest::Session');
+
+	my $once = session($where);
+	my $output = $once->does($sql);
+	$once->quit;
+	return $output;
+}
+
+sub sqlstate
+{
+	my ($where, $sql) = @_;
+
+	if ($where->isa('FenceTest::Session'))
+	{
+		$where->ask($sql);
+		return $where->sqlstate;
+	}
+
+	my $once = session($where);
+	$once->ask($sql);
+	$once->quit;
+	return $once->sqlstate;
+}
+
+sub gives
+{
+	my ($where, $sql, $output, $test_name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return is(sql($where, $sql), $output, $test_name);
+}
+
+sub refuses
+{
+	my ($where, $sql, $sqlstate, $test_name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return is(sqlstate($where, $sql), $sqlstate, $test_name);
+}
+
+=pod
+
+=item under($seconds, $limit, $test_name)
+
+=item acquire($where, $resource, $holder, $ttl)
+
+The token of an acquisition that has to succeed.
+
+=item wait_for($where, $sql)
+
+Waits until the query returns true.
+
+=item waits_for_lock($where, $session)
+
+Waits until the session waits for a heavyweight lock.
+
+=back
+
+=cut
+
+sub under
+{
+	my ($seconds, $limit, $test_name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return cmp_ok($seconds, '<', $limit, sprintf('%s (%.3f s)', $test_name, $seconds));
+}
+
+sub acquire
+{
+	my ($where, $resource, $holder, $ttl) = @_;
+
+	$ttl //= '1 minute';
+	my $token = sql($where, "SELECT token FROM fence.acquire('$resource', '$holder', '$ttl')");
+	die "\"$resource\" was not acquired" if $token eq '';
+	return $token;
+}
+
+sub wait_for
+{
+	my ($where, $sql) = @_;
+	my $session = $where->isa('FenceTest::Session') ? $where : session($where);
+	my $end = time + $patience;
+
+	until ($session->does($sql) eq 't')
+	{
+		die "timed out waiting for: $sql" if time > $end;
+		sleep 0.01;
+	}
+	$session->quit unless $session == $where;
+	return;
+}
+
+sub waits_for_lock
+{
+	my ($where, $session) = @_;
+
+	return wait_for($where,
+		"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $session->backend);
+}
+
+=pod
+
+=head2 Load
+
+=over
+
+=item write_file($name, $text)
+
+Writes a file in the test's temporary folder and returns its path.
+
+=item start_pgbench($node, \@options, $script ...)
+
+Starts pgbench with these scripts (SQL text), each with equal weight.
+
+=item finish_pgbench($handle)
+
+Waits for it.  Returns the number of transactions, and what it said if a client failed.
+
+=item pgbench($node, \@options, $script ...)
+
+Both.
+
+=back
+
+=cut
+
+my $tempdir;
+my $files = 0;
+
+sub write_file
+{
+	my ($name, $text) = @_;
+
+	$tempdir //= PostgreSQL::Test::Utils::tempdir;
+	my $path = "$tempdir/$name";
+	open(my $file, '>', $path) or die "$path: $!";
+	print $file $text;
+	close $file or die "$path: $!";
+	return $path;
+}
+
+sub start_pgbench
+{
+	my ($node, $options, @scripts) = @_;
+	my @command = ('pgbench', '-n', '-h', $node->host, '-p', $node->port, @$options);
+	my $handle = { output => '' };
+
+	push @command, '-f', write_file('script' . $files++ . '.sql', $_) foreach @scripts;
+	push @command, 'postgres';
+	note "starting @command";
+	$handle->{run} = IPC::Run::start(\@command, '>&', \$handle->{output},
+		IPC::Run::timeout($patience + 120));
+	return $handle;
+}
+
+sub finish_pgbench
+{
+	my ($handle) = @_;
+
+	$handle->{run}->finish;
+	my $output = $handle->{output};
+	my ($count) = $output =~ /transactions actually processed: (\d+)/;
+	my $failed = $handle->{run}->result != 0 || $output =~ /aborted/;
+	note $output;
+	return ($count // 0, $failed ? $output : '');
+}
+
+sub pgbench
+{
+	return finish_pgbench(start_pgbench(@_));
+}
+
+=pod
+
+=head2 Sessions
+
+=over
+
+=item session($node, %params)
+
+A psql of its own; params: dbname, options (for the connection: "-c name=value").
+
+=cut
+
+sub session
+{
+	my ($node, %params) = @_;
+
+	return FenceTest::Session->new($node, %params);
+}
+
+package FenceTest::Session;
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+sub new
+{
+	my ($class, $node, %params) = @_;
+	my $self = bless { stdin => '', stdout => '', stderr => '', number => 0 }, $class;
+	my $connection = $node->connstr($params{dbname} // 'postgres');
+
+	$connection .= " options='$params{options}'" if $params{options};
+	$self->{timer} = IPC::Run::timeout($FenceTest::patience);
+	$self->{run} = IPC::Run::start(
+		[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-f', '-', '-d', $connection ],
+		'<', \$self->{stdin}, '>', \$self->{stdout}, '2>', \$self->{stderr}, $self->{timer});
+	return $self;
+}
+
+=pod
+
+=item $session->send($sql)
+
+Sends it without waiting for anything.
+
+=item $session->wait
+
+Waits for the answer to what was sent last.  A session that the server has ended gives one,
+too.
+
+=item $session->ask($sql)
+
+Sends and waits, returns the output.
+
+=item $session->does($sql)
+
+The same, but dies of an error.
+
+=item $session->finished($seconds)
+
+Has the answer come, within that time?
+
+=item $session->sqlstate, $session->output, $session->seconds
+
+Of the last answer: the SQLSTATE of its first error or '', the output, the time it took.
+
+=cut
+
+sub send
+{
+	my ($self, $sql) = @_;
+	my $number = ++$self->{number};
+
+	$sql =~ s/\s*;?\s*$/;/ unless $sql =~ /^\\/;
+	$self->{stdin} .= "$sql\n\\echo answered $number\n\\warn answered $number\n";
+	$self->{sent} = $sql;
+	$self->{answered} = 0;
+	$self->{started} = time;
+	$self->{timer}->start($FenceTest::patience);
+	$self->_pump(0);
+	return $self;
+}
+
+# One step of input and output; false once psql has ended.
+sub _pump
+{
+	my ($self, $block) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+
+	return 0 unless $self->{run}->pumpable;
+	my $alive = eval { $block ? $self->{run}->pump : $self->{run}->pump_nb; 1 };
+	die $@ if !$alive && $@ !~ /Broken pipe|process ended prematurely/;
+	return $alive;
+}
+
+sub _take_answer
+{
+	my ($self) = @_;
+	my $mark = "answered $self->{number}\n";
+	my ($output, $errors) = @$self{ 'stdout', 'stderr' };
+
+	return 1 if $self->{answered};
+	if ($self->{run}->pumpable)
+	{
+		return 0 unless $output =~ s/\Q$mark\E\z// && $errors =~ s/\Q$mark\E\z//;
+	}
+	$output =~ s/\n\z//;
+	$self->{seconds} = time - $self->{started};
+	$self->{output} = $output;
+	$self->{errors} = $errors;
+	$self->{state} = $errors =~ /(?:ERROR|FATAL): +(\w{5})$/m ? $1 : $self->{run}->pumpable ? '' : '08006';
+	$self->{stdout} = $self->{stderr} = '';
+	$self->{answered} = 1;
+	return 1;
+}
+
+sub wait
+{
+	my ($self) = @_;
+
+	until ($self->_take_answer)
+	{
+		$self->_pump(1);
+	}
+	note "$self->{sent}\n-> $self->{output} $self->{errors}";
+	return $self;
+}
+
+sub finished
+{
+	my ($self, $seconds) = @_;
+	my $end = time + ($seconds // 0);
+
+	for (;;)
+	{
+		$self->_pump(0);
+		return 1 if $self->_take_answer;
+		return 0 if time >= $end;
+		sleep 0.005;
+	}
+}
+
+sub ask
+{
+	my ($self, $sql) = @_;
+
+	return $self->send($sql)->wait->{output};
+}
+
+sub does
+{
+	my ($self, $sql) = @_;
+	my $output = $self->ask($sql);
+
+	die "$sql: $self->{errors}" if $self->{state} ne '';
+	return $output;
+}
+
+sub sqlstate { return $_[0]->{state}; }
+sub output { return $_[0]->{output}; }
+sub errors { return $_[0]->{errors}; }
+sub seconds { return $_[0]->{seconds}; }
+
+=pod
+
+=item $session->backend, $session->client
+
+Process ids of the server process and of psql.
+
+=item $session->kill($signal)
+
+Signals psql.
+
+=item $session->quit
+
+Ends the session, by closing its input, and waits until psql has ended.
+
+=back
+
+=cut
+
+sub backend
+{
+	my ($self) = @_;
+
+	$self->{backend} //= $self->does('SELECT pg_backend_pid()');
+	return $self->{backend};
+}
+
+sub client
+{
+	my ($self) = @_;
+
+	return $self->{run}->{KIDS}->[0]->{PID};
+}
+
+sub kill
+{
+	my ($self, $signal) = @_;
+
+	kill $signal, $self->client or die "kill: $!";
+	return;
+}
+
+sub quit
+{
+	my ($self) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+
+	eval { $self->{run}->finish };
+	return;
+}
+
+1;
