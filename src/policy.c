@@ -35,9 +35,8 @@ typedef struct CachedPolicy
 {
 	Oid			trigger;		/* hash key */
 	Oid			relation;
-	bool		valid;
 	MemoryContext cxt;			/* holds the policy */
-	FencePolicy *policy;
+	const FencePolicy *policy;
 } CachedPolicy;
 
 /* Per backend. */
@@ -276,21 +275,21 @@ parse_arguments(Relation relation, const Trigger *trigger)
 	return fence_policy_make(values[0], values[1], values[2], values[3]);
 }
 
-static void
-build(CachedPolicy *entry, Relation relation, const Trigger *trigger)
+/*
+ * The bound policy of a trigger, from the cache.  It may be used until the
+ * end of the transaction.
+ */
+const FencePolicy *
+fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 {
+	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
+									  NULL);
 	MemoryContext cxt;
 	MemoryContext oldcxt;
 	FencePolicy *policy;
 
-	/*
-	 * A guard further up the call stack may still be using the old one; it
-	 * can go when the transaction ends.
-	 */
-	if (entry->cxt != NULL)
-		MemoryContextSetParent(entry->cxt, TopTransactionContext);
-	entry->cxt = NULL;
-	entry->valid = false;
+	if (entry != NULL && entry->relation == RelationGetRelid(relation))
+		return entry->policy;
 
 	/* Below the transaction, until nothing can go wrong any more. */
 	cxt = AllocSetContextCreate(TopTransactionContext, "pg_fence policy",
@@ -299,33 +298,13 @@ build(CachedPolicy *entry, Relation relation, const Trigger *trigger)
 	policy = parse_arguments(relation, trigger);
 	fence_policy_bind(policy, relation);
 	MemoryContextSwitchTo(oldcxt);
-	MemoryContextSetParent(cxt, CacheMemoryContext);
 
+	entry = hash_search(policies, &trigger->tgoid, HASH_ENTER, NULL);
+	entry->relation = RelationGetRelid(relation);
 	entry->cxt = cxt;
 	entry->policy = policy;
-	entry->relation = RelationGetRelid(relation);
-	entry->valid = true;
-}
-
-/*
- * The bound policy of a trigger, from the cache.  It may be used until the
- * end of the transaction.
- */
-const FencePolicy *
-fence_policy_of_trigger(Relation relation, const Trigger *trigger)
-{
-	CachedPolicy *entry;
-	bool		found;
-
-	entry = hash_search(policies, &trigger->tgoid, HASH_ENTER, &found);
-	if (!found)
-	{
-		entry->cxt = NULL;
-		entry->valid = false;
-	}
-	if (!entry->valid || entry->relation != RelationGetRelid(relation))
-		build(entry, relation, trigger);
-	return entry->policy;
+	MemoryContextSetParent(cxt, CacheMemoryContext);
+	return policy;
 }
 
 /*
@@ -441,6 +420,20 @@ fence_policy_resource(const FencePolicy *policy, Relation relation,
 	fence_name_check(name->data, name->len);
 }
 
+/*
+ * A guard further up the call stack may still be using what is thrown away
+ * here, so the memory goes only with the transaction, if there is one.
+ */
+static void
+forget(CachedPolicy *entry)
+{
+	if (TopTransactionContext != NULL)
+		MemoryContextSetParent(entry->cxt, TopTransactionContext);
+	else
+		MemoryContextDelete(entry->cxt);
+	(void) hash_search(policies, &entry->trigger, HASH_REMOVE, NULL);
+}
+
 static void
 relcache_callback(Datum arg, Oid relid)
 {
@@ -451,7 +444,7 @@ relcache_callback(Datum arg, Oid relid)
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
 		if (relid == InvalidOid || entry->relation == relid)
-			entry->valid = false;
+			forget(entry);
 	}
 }
 

@@ -26,6 +26,7 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
 #include "utils/array.h"
@@ -431,6 +432,7 @@ fence_trigger_arguments(PG_FUNCTION_ARGS)
 	{
 		int			len = strnlen(next, end - next);
 
+		pg_verifymbstr(next, len, false);
 		accumArrayResult(arguments,
 						 PointerGetDatum(cstring_to_text_with_len(next, len)),
 						 false, TEXTOID, CurrentMemoryContext);

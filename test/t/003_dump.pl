@@ -14,7 +14,7 @@ my $node = fence_node('dump');
 my $dir = PostgreSQL::Test::Utils::tempdir;
 
 # The tables sort before and after the extension's own, and lie in two schemas.
-sql($node, q{
+sql($node, q[
 	CREATE TABLE aa_stock (id int PRIMARY KEY, qty int);
 	CREATE SCHEMA "z z";
 	CREATE TABLE "z z".item (warehouse text, sku text, qty int, tok bigint, PRIMARY KEY (warehouse, sku));
@@ -26,8 +26,8 @@ sql($node, q{
 	INSERT INTO parted VALUES ('a', 1, 0, 3);
 	SELECT fence.protect('aa_stock', 'stock', lease => 'postgres');
 	SELECT fence.protect('"z z".item', 'item:{{{warehouse}:{sku}', 'tok');
-	SELECT fence.protect('parted', 'parted:{region}', 'tok', 'row')});
-my $policies = sql($node, 'SELECT * FROM fence.protected_tables ORDER BY 1');
+	SELECT fence.protect('parted', 'parted:{region}', 'tok', 'row')]);
+my $policies = sql($node, 'SELECT * FROM fence.protected_tables ORDER BY resource');
 
 acquire($node, 'stock', 'old', '1 ms');
 wait_for($node, q{SELECT state = 'expired' FROM fence.leases});
@@ -47,7 +47,7 @@ sub check_copy
 	my ($db) = @_;
 	my $copy = session($node, dbname => $db);
 
-	gives($copy, 'SELECT * FROM fence.protected_tables ORDER BY 1', $policies, "$db: the guards are back");
+	gives($copy, 'SELECT * FROM fence.protected_tables ORDER BY resource', $policies, "$db: the guards are back");
 	gives($copy, 'SELECT name, token, mark, mark_holder, marked_at, holder, expires_at FROM fence.resource ORDER BY name',
 		$marks, 'marks and tokens are the same');
 	gives($copy, 'SELECT resource, state, remaining IS NULL FROM fence.leases ORDER BY 1',
@@ -68,7 +68,7 @@ sub check_copy
 	refuses($copy, 'UPDATE aa_stock SET qty = 2', 'PF002', 'so is a write without one');
 	refuses($copy, q{UPDATE "z z".item SET qty = 2, tok = 49 WHERE warehouse = 'w1'}, 'PF001', '... by marks of rows and their resources');
 	refuses($copy, q{UPDATE parted SET qty = 2, tok = 2}, 'PF001', '... by marks of rows alone');
-	refuses($copy, q{UPDATE "z z".item SET qty = 2 WHERE warehouse = 'w{'}, 'PF002', 'a row without a token wants one');
+	refuses($copy, q[UPDATE "z z".item SET qty = 2 WHERE warehouse = 'w{'], 'PF002', 'a row without a token wants one');
 
 	is(acquire($copy, 'stock', 'new'), 3, 'the next token is above the marks');
 	refuses($copy, q{BEGIN; SELECT fence.check('stock', 2)}, 'PF001', 'which fences the holder of before off');
