@@ -9,12 +9,14 @@ OBJS = \
 	src/guard.o \
 	src/lease.o \
 	src/mark.o \
+	src/merge.o \
 	src/pg_fence.o \
 	src/policy.o \
 	src/present.o \
 	src/protect.o \
 	src/resource.o \
-	src/template.o
+	src/template.o \
+	src/verdict.o
 PGFILEDESC = "pg_fence - fencing tokens and leases"
 
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql

@@ -196,12 +196,13 @@ CREATE FUNCTION fence.protect(
 	resource text,
 	token_column name DEFAULT NULL,
 	marks text DEFAULT NULL,
-	lease text DEFAULT NULL)
+	lease text DEFAULT NULL,
+	mode text DEFAULT 'enforce')
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_protect';
-REVOKE ALL ON FUNCTION fence.protect(regclass, text, name, text, text) FROM PUBLIC;
-COMMENT ON FUNCTION fence.protect(regclass, text, name, text, text) IS
+REVOKE ALL ON FUNCTION fence.protect(regclass, text, name, text, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.protect(regclass, text, name, text, text, text) IS
 	'refuses writes on a table that present no valid token for the resource of the row; for the owner of the table';
 
 CREATE FUNCTION fence.unprotect(target regclass)
@@ -226,6 +227,7 @@ CREATE VIEW fence.protected_tables AS
 		p.policy OPERATOR(pg_catalog.->>) 'token_column' AS token_column,
 		p.policy OPERATOR(pg_catalog.->>) 'marks' AS marks,
 		p.policy OPERATOR(pg_catalog.->>) 'lease' AS lease,
+		coalesce(p.policy OPERATOR(pg_catalog.->>) 'mode', 'enforce') AS mode,
 		p.enabled
 	FROM (
 		SELECT t.tgrelid::pg_catalog.regclass AS target,
@@ -269,7 +271,7 @@ BEGIN
 		fence.check(text, bigint, text, text),
 		fence.mark(text),
 		fence.guard(),
-		fence.protect(regclass, text, name, text, text),
+		fence.protect(regclass, text, name, text, text, text),
 		fence.unprotect(regclass)
 		TO %s', grantee);
 END

@@ -17,6 +17,10 @@
  * WHERE clause of the very statement, and a BEFORE STATEMENT trigger would
  * run before it; BEFORE ROW would judge rows that are then not written.
  *
+ * A judge below returns whether nothing speaks against the write, and leaves
+ * its verdict in the call otherwise.  Only fence_guard() reports it: as an
+ * error, or, where the policy says "observe", as a warning.
+ *
  * IDENTIFICATION
  *	  src/guard.c
  *
@@ -31,14 +35,14 @@
 #include "catalog/pg_attribute.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
-#include "nodes/execnodes.h"
-#include "tcop/pquery.h"
-#include "utils/lsyscache.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "errors.h"
 #include "guard.h"
+#include "merge.h"
 #include "policy.h"
 #include "present.h"
 #include "resource.h"
@@ -63,6 +67,8 @@ typedef struct GuardStatement
 	uint64		generation;
 	bool		mark_read;		/* is mark that of "asked"? */
 	int64		mark;
+
+	bool		reported;		/* observed: one warning is enough */
 } GuardStatement;
 
 /* One call of the trigger. */
@@ -72,43 +78,40 @@ typedef struct GuardCall
 	Relation	relation;
 	const FencePolicy *policy;
 	GuardStatement *statement;
-	FenceSite	site;			/* the table */
-	FenceSite	token_site;		/* its token column */
 	bool		in_merge;
+
+	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
+	AttrNumber	attnum;			/* the column that it speaks of, or 0 */
 } GuardCall;
 
-/* Trigger functions of a MERGE that is being executed, see note_merge(). */
-typedef struct MergeTarget
+/* pg_fence.bypass: no guard judges anything (superuser, maintenance). */
+static bool bypass = false;
+
+static bool
+accepted(GuardCall *call, const FenceVerdict *verdict, AttrNumber attnum)
 {
-	MemoryContextCallback callback; /* unlinks this at the end */
-	const FmgrInfo *functions;
-	int			count;
-	struct MergeTarget *next;
-} MergeTarget;
+	call->verdict = verdict;
+	call->attnum = attnum;
+	return verdict == NULL;
+}
 
-static MergeTarget *merge_targets = NULL;
-
-/* The portal that was active when the library was loaded. */
-static Portal loading_portal = NULL;
-
-static ExecutorStart_hook_type prev_executor_start = NULL;
-
-static void
-no_token_error(const GuardCall *call, const char *name)
+static bool
+refuse_no_token(GuardCall *call, const StringInfoData *name)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_NO_TOKEN),
-			 errmsg("no fencing token presented for resource \"%s\"", name),
-			 fence_presented_any() ?
-			 errdetail("The write on table \"%s\" needs one; this transaction has presented tokens of other resources only.",
-					   RelationGetRelationName(call->relation)) :
-			 errdetail("The write on table \"%s\" needs one; this transaction has presented none.",
-					   RelationGetRelationName(call->relation)),
-			 call->policy->token_column ?
-			 errhint("Call fence.check() with the token in the same transaction before the write, or set column \"%s\".",
-					 call->policy->token_column) :
-			 errhint("Call fence.check() with the token in the same transaction before the write."),
-			 fence_site_fields(&call->site)));
+	const char *table = RelationGetRelationName(call->relation);
+	const FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
+							psprintf("no fencing token presented for resource \"%s\"",
+									 name->data),
+							psprintf("The write on table \"%s\" needs one; this transaction has presented %s.",
+									 table, fence_presented_any() ?
+									 "tokens of other resources only" : "none"),
+							call->policy->token_column ?
+							psprintf("Call fence.check() with the token in the same transaction before the write, or set column \"%s\".",
+									 call->policy->token_column) :
+							"Call fence.check() with the token in the same transaction before the write.");
+	return accepted(call, verdict, InvalidAttrNumber);
 }
 
 /*
@@ -142,28 +145,25 @@ row_key(Relation relation, TupleTableSlot *slot)
  * counts as well: numbers of two resources cannot be compared, but what is
  * stored may not go down.
  */
-static void
-check_not_below(const GuardCall *call, const StringInfoData *name, int64 token,
-				int64 stored, TupleTableSlot *slot)
+static bool
+not_below(GuardCall *call, const StringInfoData *name, int64 token,
+		  int64 stored, TupleTableSlot *slot)
 {
 	const char *key;
+	const FenceVerdict *verdict;
 
 	if (token >= stored)
-		return;
+		return true;
 	key = row_key(call->relation, slot);
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_STALE_TOKEN),
-			 errmsg("fencing token %lld for resource \"%s\" is stale",
-					(long long) token, name->data),
-			 key != NULL ?
-			 errdetail("Row %s of table \"%s\" holds token %lld.",
-					   key, RelationGetRelationName(call->relation),
-					   (long long) stored) :
-			 errdetail("The row of table \"%s\" holds token %lld.",
-					   RelationGetRelationName(call->relation),
-					   (long long) stored),
-			 errhint("Another holder has taken over. Stop, and do not retry with this token."),
-			 fence_site_fields(&call->token_site)));
+	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
+							psprintf("fencing token %lld for resource \"%s\" is stale",
+									 (long long) token, name->data),
+							psprintf("Row %s of table \"%s\" holds token %lld.",
+									 key != NULL ? key : "(key not shown)",
+									 RelationGetRelationName(call->relation),
+									 (long long) stored),
+							"Another holder has taken over. Stop, and do not retry with this token.");
+	return accepted(call, verdict, call->policy->token_attnum);
 }
 
 static int64
@@ -196,65 +196,77 @@ ask_about(GuardStatement *statement, const StringInfoData *name)
 	statement->generation = fence_present_generation();
 }
 
+static FenceToken
+make_token(const GuardCall *call, const StringInfoData *name, int64 number)
+{
+	FenceToken	token;
+
+	token.name = fence_name(name->data, name->len);
+	token.number = number;
+	token.holder = NULL;
+	token.lease = call->policy->lease;
+	token.observed = call->policy->observe;
+	return token;
+}
+
 /*
- * The token presented for the resource, 0 if none is.  A policy with a lease
- * makes the presentation stand on the lease too.
+ * Sets *token to the one presented for the resource, 0 if none is.  A policy
+ * with a lease makes the presentation stand on the lease too.
  */
-static int64
-context_token(const GuardCall *call, const StringInfoData *name)
+static bool
+context_token(GuardCall *call, const StringInfoData *name, int64 *token)
 {
 	GuardStatement *statement = call->statement;
-	FenceName	resource;
+	FenceToken	again;
 
 	ask_about(statement, name);
 	if (statement->token == 0)
 	{
-		resource = fence_name(name->data, name->len);
-		statement->token = fence_presented(&resource);
-		if (statement->token != 0 && call->policy->lease != FENCE_LEASE_NONE)
-		{
-			fence_present(&resource, statement->token, NULL,
-						  call->policy->lease, &call->site);
-			statement->generation = fence_present_generation();
-		}
+		again = make_token(call, name, 0);
+		again.number = fence_presented(&again.name);
+		if (again.number != 0 && again.lease != FENCE_LEASE_NONE &&
+			!accepted(call, fence_present(&again), InvalidAttrNumber))
+			return false;
+		statement->token = again.number;
+		statement->generation = fence_present_generation();
 	}
-	return statement->token;
+	*token = statement->token;
+	return true;
 }
 
-static int64
-require_token(const GuardCall *call, const StringInfoData *name)
+static bool
+require_token(GuardCall *call, const StringInfoData *name, int64 *token)
 {
-	int64		token = context_token(call, name);
-
-	if (token == 0)
-		no_token_error(call, name->data);
-	return token;
+	return context_token(call, name, token) &&
+		(*token != 0 || refuse_no_token(call, name));
 }
 
 /*
  * A token that the statement sets in the token column.
  */
-static void
-accept_column_token(const GuardCall *call, const StringInfoData *name,
-					int64 token)
+static bool
+present_column_token(GuardCall *call, const StringInfoData *name, int64 number)
 {
-	FenceName	resource;
+	const FenceVerdict *verdict = NULL;
+	FenceToken	token = make_token(call, name, number);
+	int64		context;
 
-	if (token < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid fencing token: %lld", (long long) token),
-				 errdetail("It was set in column \"%s\" of table \"%s\".",
-						   call->policy->token_column,
-						   RelationGetRelationName(call->relation)),
-				 errhint("Fencing tokens start at 1."),
-				 fence_site_fields(&call->token_site)));
-	if (!fence_policy_presents(call->policy) ||
-		context_token(call, name) == token)
-		return;
-	resource = fence_name(name->data, name->len);
-	fence_present(&resource, token, NULL, call->policy->lease,
-				  &call->token_site);
+	if (number < 1)
+		verdict = fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
+								psprintf("invalid fencing token: %lld",
+										 (long long) number),
+								psprintf("It was set in column \"%s\" of table \"%s\".",
+										 call->policy->token_column,
+										 RelationGetRelationName(call->relation)),
+								"Fencing tokens start at 1.");
+	else if (fence_policy_presents(call->policy))
+	{
+		if (!context_token(call, name, &context))
+			return false;
+		if (context != number)
+			verdict = fence_present(&token);
+	}
+	return accepted(call, verdict, call->policy->token_attnum);
 }
 
 /*
@@ -262,42 +274,42 @@ accept_column_token(const GuardCall *call, const StringInfoData *name,
  * Whoever deleted one of this resource has left its token as the mark of the
  * resource, and whoever acquired the resource here has too.
  */
-static void
-judge_new_row(const GuardCall *call, const StringInfoData *name, int64 token)
+static bool
+judge_new_row(GuardCall *call, const StringInfoData *name, int64 token)
 {
 	GuardStatement *statement = call->statement;
-	FenceName	resource;
+	FenceName	resource = fence_name(name->data, name->len);
 	FenceRow	row;
 
 	ask_about(statement, name);
 	if (statement->mark_read && token >= statement->mark)
-		return;
-	resource = fence_name(name->data, name->len);
+		return true;
 	fence_row_read(&resource, &row);
-	if (token < row.mark)
-		fence_stale_error(&resource, token, &row, &call->token_site);
 	statement->mark = row.mark;
 	statement->mark_read = true;
+	return accepted(call, token < row.mark ?
+					fence_stale(&resource, token, &row) : NULL,
+					call->policy->token_attnum);
 }
 
-static void
-render(const GuardCall *call, TupleTableSlot *slot, StringInfo name)
+static bool
+render(GuardCall *call, TupleTableSlot *slot, StringInfo name)
 {
-	fence_policy_resource(call->policy, call->relation, slot, name);
+	return accepted(call, fence_policy_resource(call->policy, call->relation,
+												slot, name),
+					InvalidAttrNumber);
 }
 
 /*
  * The tuple with this token in the token column.
  */
 static HeapTuple
-stamp(const GuardCall *call, HeapTuple tuple, int64 present, int64 token)
+stamp(const GuardCall *call, HeapTuple tuple, int64 token)
 {
 	int			column = call->policy->token_attnum;
 	Datum		value = Int64GetDatum(token);
 	bool		isnull = false;
 
-	if (present == token)
-		return tuple;
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(call->relation),
 									 1, &column, &value, &isnull);
 }
@@ -307,33 +319,14 @@ stamp(const GuardCall *call, HeapTuple tuple, int64 present, int64 token)
  * neither is 0 where it may come from the column's default.
  */
 static bool
-insert_sets_token(const GuardCall *call, int64 value)
+insert_sets_token(const GuardCall *call, TupleTableSlot *new)
 {
 	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(call->relation),
 											 call->policy->token_attnum - 1);
-	TupleTableSlot *slot = call->trigdata->tg_trigslot;
 
-	if (slot_attisnull(slot, call->policy->token_attnum))
+	if (slot_attisnull(new, call->policy->token_attnum))
 		return false;
-	return value != 0 || !column->atthasdef;
-}
-
-static HeapTuple
-before_insert(const GuardCall *call)
-{
-	TupleTableSlot *slot = call->trigdata->tg_trigslot;
-	StringInfo	name = &call->statement->new_name;
-	int64		set = token_value(call, slot);
-	int64		token = set;
-
-	render(call, slot, name);
-	if (insert_sets_token(call, token))
-		accept_column_token(call, name, token);
-	else
-		token = require_token(call, name);
-	if (!fence_policy_presents(call->policy))
-		judge_new_row(call, name, token);
-	return stamp(call, call->trigdata->tg_trigtuple, set, token);
+	return token_value(call, new) != 0 || !column->atthasdef;
 }
 
 /*
@@ -341,49 +334,68 @@ before_insert(const GuardCall *call)
  * the union over all actions, so there an unchanged value proves nothing.
  */
 static bool
-update_sets_token(const GuardCall *call)
+update_sets_token(const GuardCall *call, TupleTableSlot *old,
+				  TupleTableSlot *new)
 {
-	TriggerData *trigdata = call->trigdata;
 	AttrNumber	attnum = call->policy->token_attnum;
 
 	if (!bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber,
-					   trigdata->tg_updatedcols) ||
-		slot_attisnull(trigdata->tg_newslot, attnum))
+					   call->trigdata->tg_updatedcols) ||
+		slot_attisnull(new, attnum))
 		return false;
-	return !call->in_merge ||
-		token_value(call, trigdata->tg_newslot) !=
-		token_value(call, trigdata->tg_trigslot);
+	return !call->in_merge || token_value(call, new) != token_value(call, old);
 }
 
-static HeapTuple
-before_update(const GuardCall *call)
+/* The token of the row: what the statement sets, else what is presented. */
+static bool
+row_token(GuardCall *call, const StringInfoData *name, TupleTableSlot *new,
+		  bool is_set, int64 *token)
 {
-	GuardStatement *statement = call->statement;
-	TupleTableSlot *old = call->trigdata->tg_trigslot;
-	TupleTableSlot *new = call->trigdata->tg_newslot;
-	int64		stored = token_value(call, old);
-	int64		set = token_value(call, new);
-	int64		token = set;
+	*token = token_value(call, new);
+	return is_set ? present_column_token(call, name, *token) :
+		require_token(call, name, token);
+}
+
+static bool
+judge_insert(GuardCall *call, TupleTableSlot *new, int64 *token)
+{
+	StringInfo	name = &call->statement->new_name;
+
+	return render(call, new, name) &&
+		row_token(call, name, new, insert_sets_token(call, new), token) &&
+		(fence_policy_presents(call->policy) ||
+		 judge_new_row(call, name, *token));
+}
+
+/* The row leaves its resource for another one: with a token of its own. */
+static bool
+judge_leaving(GuardCall *call, TupleTableSlot *old)
+{
+	StringInfo	name = &call->statement->old_name;
+	int64		token;
+
+	return require_token(call, name, &token) &&
+		not_below(call, name, token, token_value(call, old), old);
+}
+
+static bool
+judge_update(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new,
+			 int64 *token)
+{
+	StringInfo	old_name = &call->statement->old_name;
+	StringInfo	new_name = &call->statement->new_name;
 	bool		same;
 
-	render(call, old, &statement->old_name);
-	render(call, new, &statement->new_name);
-	same = same_name(&statement->old_name, &statement->new_name);
+	if (!render(call, old, old_name) || !render(call, new, new_name))
+		return false;
+	same = same_name(old_name, new_name);
 
-	if (!same)
-		check_not_below(call, &statement->old_name,
-						require_token(call, &statement->old_name),
-						stored, old);
-	if (update_sets_token(call))
-		accept_column_token(call, &statement->new_name, token);
-	else
-		token = require_token(call, &statement->new_name);
-	check_not_below(call, &statement->new_name, token, stored, old);
-	if (!same && !fence_policy_presents(call->policy))
-		judge_new_row(call, &statement->new_name, token);
-
-	statement->updated = old->tts_tid;
-	return stamp(call, call->trigdata->tg_newtuple, set, token);
+	return (same || judge_leaving(call, old)) &&
+		row_token(call, new_name, new, update_sets_token(call, old, new),
+				  token) &&
+		not_below(call, new_name, *token, token_value(call, old), old) &&
+		(same || fence_policy_presents(call->policy) ||
+		 judge_new_row(call, new_name, *token));
 }
 
 /*
@@ -391,99 +403,116 @@ before_update(const GuardCall *call)
  * inserted there.  The UPDATE has been judged a moment ago.
  */
 static bool
-is_moved(const GuardCall *call)
+is_moved(const GuardCall *call, TupleTableSlot *old)
 {
 	return ItemPointerIsValid(&call->statement->updated) &&
-		ItemPointerEquals(&call->statement->updated,
-						  &call->trigdata->tg_trigslot->tts_tid);
-}
-
-static HeapTuple
-before_delete(const GuardCall *call)
-{
-	TupleTableSlot *old = call->trigdata->tg_trigslot;
-	StringInfo	name = &call->statement->old_name;
-
-	if (!is_moved(call))
-	{
-		render(call, old, name);
-		check_not_below(call, name, require_token(call, name),
-						token_value(call, old), old);
-	}
-	return call->trigdata->tg_trigtuple;
-}
-
-static HeapTuple
-before_row(const GuardCall *call)
-{
-	TriggerEvent event = call->trigdata->tg_event;
-
-	if (TRIGGER_FIRED_BY_INSERT(event))
-		return before_insert(call);
-	if (TRIGGER_FIRED_BY_UPDATE(event))
-		return before_update(call);
-	return before_delete(call);
-}
-
-static void
-triggered_change_error(const GuardCall *call, const StringInfoData *name,
-					   int64 token)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-			 errmsg("a trigger has replaced the fencing token for resource \"%s\"",
-					name->data),
-			 token == 0 ?
-			 errdetail("Column \"%s\" of table \"%s\" is to hold no token.",
-					   call->policy->token_column,
-					   RelationGetRelationName(call->relation)) :
-			 errdetail("Column \"%s\" of table \"%s\" is to hold token %lld, which this transaction has not presented.",
-					   call->policy->token_column,
-					   RelationGetRelationName(call->relation),
-					   (long long) token),
-			 errhint("Triggers that fire after the guard must not change this column."),
-			 fence_site_fields(&call->token_site)));
+		ItemPointerEquals(&call->statement->updated, &old->tts_tid);
 }
 
 /*
- * With a token column, what was judged in BEFORE ROW is judged again as it
- * was written: a trigger that fires later may have changed it, and an INSERT
- * may have waited for the DELETE of a newer holder.
+ * BEFORE ROW, with a token column: returns the tuple to go on with.
  */
-static void
-after_row_with_token(const GuardCall *call, TupleTableSlot *old,
-					 TupleTableSlot *new)
+static HeapTuple
+before_row(GuardCall *call)
+{
+	TriggerData *trigdata = call->trigdata;
+	TupleTableSlot *slot = trigdata->tg_trigslot;
+	HeapTuple	tuple = trigdata->tg_trigtuple;
+	int64		token;
+
+	if (TRIGGER_FIRED_BY_DELETE(trigdata->tg_event))
+	{
+		if (!is_moved(call, slot) &&
+			render(call, slot, &call->statement->old_name))
+			(void) judge_leaving(call, slot);
+		return tuple;
+	}
+	if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
+	{
+		tuple = trigdata->tg_newtuple;
+		if (!judge_update(call, slot, trigdata->tg_newslot, &token))
+			return tuple;
+		call->statement->updated = slot->tts_tid;
+		slot = trigdata->tg_newslot;
+	}
+	else if (!judge_insert(call, slot, &token))
+		return tuple;
+	return token_value(call, slot) == token ? tuple :
+		stamp(call, tuple, token);
+}
+
+static bool
+refuse_triggered_change(GuardCall *call, const StringInfoData *name,
+						int64 token)
+{
+	const char *table = RelationGetRelationName(call->relation);
+	const char *column = call->policy->token_column;
+	const FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
+							psprintf("a trigger has replaced the fencing token for resource \"%s\"",
+									 name->data),
+							token == 0 ?
+							psprintf("Column \"%s\" of table \"%s\" is to hold no token.",
+									 column, table) :
+							psprintf("Column \"%s\" of table \"%s\" is to hold token %lld, which this transaction has not presented.",
+									 column, table, (long long) token),
+							"Triggers that fire after the guard must not change this column.");
+	return accepted(call, verdict, call->policy->token_attnum);
+}
+
+/*
+ * AFTER ROW, with a token column: what was judged in BEFORE ROW is judged
+ * again as it was written.  A trigger that fires later may have changed it,
+ * and an INSERT may have waited for the DELETE of a newer holder.
+ */
+static bool
+judge_written(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 {
 	StringInfo	old_name = &call->statement->old_name;
 	StringInfo	new_name = &call->statement->new_name;
 	int64		token = token_value(call, new);
+	int64		presented;
 
-	render(call, new, new_name);
+	if (!render(call, new, new_name))
+		return false;
 	if (token < 1)
-		triggered_change_error(call, new_name, 0);
-	if (old != NULL)
-		check_not_below(call, new_name, token, token_value(call, old), old);
+		return refuse_triggered_change(call, new_name, 0);
+	if (old != NULL &&
+		!not_below(call, new_name, token, token_value(call, old), old))
+		return false;
 	if (fence_policy_presents(call->policy))
-	{
-		if (token > require_token(call, new_name))
-			triggered_change_error(call, new_name, token);
-		return;
-	}
-	if (old != NULL)
-	{
-		render(call, old, old_name);
-		if (same_name(old_name, new_name))
-			return;
-	}
-	judge_new_row(call, new_name, token);
+		return require_token(call, new_name, &presented) &&
+			(token <= presented ||
+			 refuse_triggered_change(call, new_name, token));
+	if (old != NULL && (!render(call, old, old_name) ||
+						same_name(old_name, new_name)))
+		return call->verdict == NULL;
+	return judge_new_row(call, new_name, token);
+}
+
+/* AFTER ROW, without: the resources of the row, as written. */
+static bool
+judge_resources(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
+{
+	StringInfo	old_name = &call->statement->old_name;
+	StringInfo	new_name = &call->statement->new_name;
+	int64		token;
+
+	if (new != NULL && (!render(call, new, new_name) ||
+						!require_token(call, new_name, &token)))
+		return false;
+	if (old == NULL)
+		return true;
+	return render(call, old, old_name) &&
+		((new != NULL && same_name(old_name, new_name)) ||
+		 require_token(call, old_name, &token));
 }
 
 static void
-after_row(const GuardCall *call)
+after_row(GuardCall *call)
 {
 	TriggerData *trigdata = call->trigdata;
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
 	TupleTableSlot *old = NULL;
 	TupleTableSlot *new = NULL;
 
@@ -494,45 +523,32 @@ after_row(const GuardCall *call)
 	if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
 		new = trigdata->tg_newslot;
 
-	if (call->policy->token_column != NULL)
-	{
-		if (new != NULL)
-			after_row_with_token(call, old, new);
-		return;
-	}
-	if (new != NULL)
-	{
-		render(call, new, new_name);
-		(void) require_token(call, new_name);
-	}
-	if (old != NULL)
-	{
-		render(call, old, old_name);
-		if (new == NULL || !same_name(old_name, new_name))
-			(void) require_token(call, old_name);
-	}
+	if (call->policy->token_column == NULL)
+		(void) judge_resources(call, old, new);
+	else if (new != NULL)
+		(void) judge_written(call, old, new);
 }
 
 /*
  * Statements, TRUNCATE among them, on a resource that does not depend on the
  * row.
  */
-static void
-whole_table(const GuardCall *call)
+static bool
+judge_whole_table(GuardCall *call)
 {
 	StringInfo	name = &call->statement->new_name;
+	const FenceVerdict *verdict;
+	int64		token;
 
-	if (call->policy->has_columns)
-		ereport(ERROR,
-				(errcode(ERRCODE_FENCE_NO_TOKEN),
-				 errmsg("cannot truncate table \"%s\"",
-						RelationGetRelationName(call->relation)),
-				 errdetail("Its rows belong to different resources (\"%s\"), and no token covers them all.",
-						   call->policy->resource),
-				 errhint("Delete the rows of one resource at a time, or remove the guard with fence.unprotect()."),
-				 fence_site_fields(&call->site)));
-	fence_policy_resource(call->policy, call->relation, NULL, name);
-	(void) require_token(call, name);
+	if (!call->policy->has_columns)
+		return render(call, NULL, name) && require_token(call, name, &token);
+	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
+							psprintf("cannot truncate table \"%s\"",
+									 RelationGetRelationName(call->relation)),
+							psprintf("Its rows belong to different resources (\"%s\"), and no token covers them all.",
+									 call->policy->resource),
+							"Delete the rows of one resource at a time, or remove the guard with fence.unprotect().");
+	return accepted(call, verdict, InvalidAttrNumber);
 }
 
 static GuardStatement *
@@ -553,27 +569,6 @@ statement_state(FmgrInfo *flinfo)
 	return flinfo->fn_extra;
 }
 
-static bool
-is_in_merge(const FmgrInfo *flinfo)
-{
-	MergeTarget *target;
-
-	for (target = merge_targets; target != NULL; target = target->next)
-	{
-		if (flinfo >= target->functions &&
-			flinfo < target->functions + target->count)
-			return true;
-	}
-
-	/*
-	 * The statement that made the library load was started without our hook.
-	 * A MERGE inside a function that is the very first contact of a session
-	 * goes unnoticed; preloading the library leaves no such gap.
-	 */
-	return loading_portal != NULL && ActivePortal == loading_portal &&
-		ActivePortal->commandTag == CMDTAG_MERGE;
-}
-
 /* Is the trigger of a kind that serves its policy? */
 static bool
 is_proper_kind(const FencePolicy *policy, TriggerEvent event)
@@ -588,6 +583,71 @@ is_proper_kind(const FencePolicy *policy, TriggerEvent event)
 	return TRIGGER_FIRED_AFTER(event);
 }
 
+static void
+check_proper_kind(const GuardCall *call)
+{
+	if (is_proper_kind(call->policy, call->trigdata->tg_event))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg("trigger \"%s\" on table \"%s\" is not of a kind that can guard it",
+					call->trigdata->tg_trigger->tgname,
+					RelationGetRelationName(call->relation)),
+			 errhint("Let fence.protect() create the triggers."),
+			 errtable(call->relation)));
+}
+
+/*
+ * An error, or a warning where the guard only observes: one for a statement,
+ * also where two triggers of ours find something.
+ */
+static void
+report(const GuardCall *call)
+{
+	static TimestampTz last_time = 0;
+	static CommandId last_command = InvalidCommandId;
+	FenceSite	site;
+
+	site.relation = call->relation;
+	site.attnum = call->attnum;
+	if (!call->policy->observe)
+		fence_verdict_report(ERROR, call->verdict, &site);
+
+	if (call->statement->reported ||
+		(last_time == GetCurrentStatementStartTimestamp() &&
+		 last_command == GetCurrentCommandId(false)))
+		return;
+	fence_verdict_report(WARNING, call->verdict, &site);
+	call->statement->reported = true;
+	last_time = GetCurrentStatementStartTimestamp();
+	last_command = GetCurrentCommandId(false);
+}
+
+/* What the executor expects of a trigger that has nothing to say. */
+static Datum
+unchanged(const TriggerData *trigdata)
+{
+	if (TRIGGER_FIRED_FOR_STATEMENT(trigdata->tg_event))
+		return PointerGetDatum(NULL);
+	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event) ?
+						   trigdata->tg_newtuple : trigdata->tg_trigtuple);
+}
+
+/*
+ * Leaves a line in the server's log for a statement that no guard judges.
+ */
+static Datum
+pass_by(const GuardCall *call)
+{
+	if (!call->statement->reported)
+		ereport(LOG,
+				(errmsg("guard of table \"%s\" bypassed by \"%s\"",
+						RelationGetRelationName(call->relation),
+						GetUserNameFromId(GetUserId(), false))));
+	call->statement->reported = true;
+	return unchanged(call->trigdata);
+}
+
 /*
  * The trigger function fence.guard().  Its arguments are the policy, see
  * policy.c.
@@ -596,7 +656,8 @@ Datum
 fence_guard(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigdata = (TriggerData *) fcinfo->context;
-	GuardCall	call;
+	GuardCall	call = {0};
+	Datum		result;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR,
@@ -605,94 +666,23 @@ fence_guard(PG_FUNCTION_ARGS)
 
 	call.trigdata = trigdata;
 	call.relation = trigdata->tg_relation;
-	call.policy = fence_policy_of_trigger(call.relation, trigdata->tg_trigger);
 	call.statement = statement_state(fcinfo->flinfo);
-	call.site.relation = call.token_site.relation = call.relation;
-	call.site.attnum = InvalidAttrNumber;
-	call.token_site.attnum = call.policy->token_attnum;
-	call.in_merge = is_in_merge(fcinfo->flinfo);
+	if (bypass)
+		return pass_by(&call);
+	call.policy = fence_policy_of_trigger(call.relation, trigdata->tg_trigger);
+	call.in_merge = fence_in_merge(fcinfo->flinfo);
+	check_proper_kind(&call);
 
-	if (!is_proper_kind(call.policy, trigdata->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("trigger \"%s\" on table \"%s\" is not of a kind that can guard it",
-						trigdata->tg_trigger->tgname,
-						RelationGetRelationName(call.relation)),
-				 errhint("Let fence.protect() create the triggers."),
-				 fence_site_fields(&call.site)));
-
+	result = unchanged(trigdata);
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigdata->tg_event))
-		whole_table(&call);
+		(void) judge_whole_table(&call);
 	else if (TRIGGER_FIRED_BEFORE(trigdata->tg_event))
-		return PointerGetDatum(before_row(&call));
+		result = PointerGetDatum(before_row(&call));
 	else
 		after_row(&call);
-	return PointerGetDatum(NULL);
-}
-
-static void
-forget_merge(void *arg)
-{
-	MergeTarget **link = &merge_targets;
-
-	while (*link != arg)
-		link = &(*link)->next;
-	*link = (*link)->next;
-}
-
-/*
- * Notes the trigger functions of a MERGE's target relations for as long as
- * the execution lives.  That is the only way for a trigger to know that it
- * is fired by a MERGE.
- */
-static void
-note_merge(EState *estate, PlanState *planstate)
-{
-	ModifyTableState *modify = (ModifyTableState *) planstate;
-	int			i;
-
-	if (planstate == NULL || !IsA(planstate, ModifyTableState) ||
-		modify->operation != CMD_MERGE)
-		return;
-	for (i = 0; i < modify->mt_nrels; i++)
-	{
-		ResultRelInfo *target = &modify->resultRelInfo[i];
-		MergeTarget *note;
-
-		if (target->ri_TrigDesc == NULL)
-			continue;
-		note = MemoryContextAlloc(estate->es_query_cxt, sizeof(MergeTarget));
-		note->functions = target->ri_TrigFunctions;
-		note->count = target->ri_TrigDesc->numtriggers;
-		note->next = merge_targets;
-		note->callback.func = forget_merge;
-		note->callback.arg = note;
-		merge_targets = note;
-		MemoryContextRegisterResetCallback(estate->es_query_cxt,
-										   &note->callback);
-	}
-}
-
-static void
-executor_start(QueryDesc *queryDesc, int eflags)
-{
-	ListCell   *lc;
-
-	/* The portal may be gone, and its address be used again. */
-	if (ActivePortal != loading_portal)
-		loading_portal = NULL;
-
-	if (prev_executor_start)
-		prev_executor_start(queryDesc, eflags);
-	else
-		standard_ExecutorStart(queryDesc, eflags);
-
-	if (queryDesc->operation != CMD_MERGE &&
-		!queryDesc->plannedstmt->hasModifyingCTE)
-		return;
-	note_merge(queryDesc->estate, queryDesc->planstate);
-	foreach(lc, queryDesc->estate->es_subplanstates)
-		note_merge(queryDesc->estate, (PlanState *) lfirst(lc));
+	if (call.verdict != NULL)
+		report(&call);
+	return result;
 }
 
 /*
@@ -701,7 +691,10 @@ executor_start(QueryDesc *queryDesc, int eflags)
 void
 fence_guard_init(void)
 {
-	loading_portal = ActivePortal;
-	prev_executor_start = ExecutorStart_hook;
-	ExecutorStart_hook = executor_start;
+	DefineCustomBoolVariable("pg_fence.bypass",
+							 "Lets writes pass guarded tables unjudged.",
+							 "For maintenance. Each statement that passes so leaves a line in the server's log.",
+							 &bypass, false, PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+	fence_merge_init();
 }

@@ -188,6 +188,8 @@ grant(const AcquireRequest *request, FenceRow *row)
 static AcquireOutcome
 acquire_once(const AcquireRequest *request, FenceRow *row)
 {
+	const FenceVerdict *verdict;
+
 	fence_row_read(&request->name, row);
 	if (fence_lease_live(row, GetCurrentTimestamp()))
 		return live_outcome(request, row);
@@ -207,7 +209,9 @@ acquire_once(const AcquireRequest *request, FenceRow *row)
 		fence_unlock(&request->name, FENCE_LOCK_GATE);
 		return ACQUIRE_BUSY;
 	}
-	fence_present_check_move(&request->name, row);
+	verdict = fence_present_judge_move(&request->name, row);
+	if (verdict != NULL)
+		fence_verdict_report(ERROR, verdict, NULL);
 	grant(request, row);
 	return ACQUIRE_GRANTED;
 }

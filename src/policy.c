@@ -48,6 +48,20 @@ static const char *const marks_names[] = {
 	[FENCE_MARKS_BOTH] = "both"
 };
 
+/* The mode's argument says whether the guard only observes. */
+static bool
+parse_mode(const char *mode)
+{
+	if (mode == NULL || strcmp(mode, "enforce") == 0)
+		return false;
+	if (strcmp(mode, "observe") == 0)
+		return true;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized mode: \"%s\"", mode),
+			 errhint("Use \"enforce\" or \"observe\".")));
+}
+
 static FenceMarks
 parse_marks(const char *marks, bool token_column)
 {
@@ -95,7 +109,7 @@ parse_template(FencePolicy *policy)
  */
 FencePolicy *
 fence_policy_make(const char *resource, const char *token_column,
-				  const char *marks, const char *lease)
+				  const char *marks, const char *lease, const char *mode)
 {
 	FencePolicy *policy = palloc0(sizeof(FencePolicy));
 
@@ -104,6 +118,7 @@ fence_policy_make(const char *resource, const char *token_column,
 	policy->marks = parse_marks(marks, token_column != NULL);
 	policy->lease_name = lease ? pstrdup(lease) : NULL;
 	policy->lease = fence_lease_parse(lease);
+	policy->observe = parse_mode(mode);
 	parse_template(policy);
 
 	if ((policy->marks == FENCE_MARKS_RESOURCE) != (token_column == NULL))
@@ -227,6 +242,8 @@ fence_policy_arguments(const FencePolicy *policy)
 	if (policy->lease_name != NULL)
 		arguments = lappend(arguments, psprintf("lease=%s",
 												policy->lease_name));
+	if (policy->observe)
+		arguments = lappend(arguments, pstrdup("mode=observe"));
 	return arguments;
 }
 
@@ -247,7 +264,7 @@ static FencePolicy *
 parse_arguments(Relation relation, const Trigger *trigger)
 {
 	static const char *const keys[] = {
-		"resource", "token_column", "marks", "lease"
+		"resource", "token_column", "marks", "lease", "mode"
 	};
 	const char *values[lengthof(keys)] = {NULL};
 	int			arg;
@@ -272,7 +289,8 @@ parse_arguments(Relation relation, const Trigger *trigger)
 	}
 	if (values[0] == NULL)
 		argument_error(relation, trigger, "no", "resource=...");
-	return fence_policy_make(values[0], values[1], values[2], values[3]);
+	return fence_policy_make(values[0], values[1], values[2], values[3],
+							 values[4]);
 }
 
 /*
@@ -383,11 +401,36 @@ append_column(FenceColumn *column, Datum value, StringInfo name)
 	}
 }
 
+static const FenceVerdict *
+null_column(const char *column, Relation relation)
+{
+	return fence_verdict(ERRCODE_NULL_VALUE_NOT_ALLOWED,
+						 psprintf("null value in column \"%s\", which names the resource of table \"%s\"",
+								  column, RelationGetRelationName(relation)),
+						 "A row without a resource cannot be fenced.",
+						 "Make the column NOT NULL.");
+}
+
+static const FenceVerdict *
+bad_length(const StringInfoData *name, Relation relation)
+{
+	return fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
+						 name->len == 0 ?
+						 "resource name must not be empty" :
+						 "resource name is too long",
+						 psprintf("\"%.*s\" of table \"%s\" has %d bytes, 1 to %d are possible.",
+								  pg_mbcliplen(name->data, name->len, 64),
+								  name->data,
+								  RelationGetRelationName(relation),
+								  name->len, FENCE_RESOURCE_MAX),
+						 "Name the resource by shorter columns.");
+}
+
 /*
- * Writes the name of the row's resource; raises 22004 for a null column and
- * 22023 for a name that cannot be one.
+ * Writes the name of the row's resource; returns a verdict, 22004 or 22023,
+ * if the row has none.  A slot is needed only if the template has columns.
  */
-void
+const FenceVerdict *
 fence_policy_resource(const FencePolicy *policy, Relation relation,
 					  TupleTableSlot *slot, StringInfo name)
 {
@@ -408,16 +451,12 @@ fence_policy_resource(const FencePolicy *policy, Relation relation,
 		}
 		value = slot_getattr(slot, column->attnum, &isnull);
 		if (isnull)
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("null value in column \"%s\", which names the resource of table \"%s\"",
-							part->text, RelationGetRelationName(relation)),
-					 errdetail("A row without a resource cannot be fenced."),
-					 errhint("Make the column NOT NULL."),
-					 errtablecol(relation, column->attnum)));
+			return null_column(part->text, relation);
 		append_column(column, value, name);
 	}
-	fence_name_check(name->data, name->len);
+	if (name->len == 0 || name->len > FENCE_RESOURCE_MAX)
+		return bad_length(name, relation);
+	return NULL;
 }
 
 /*

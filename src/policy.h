@@ -40,6 +40,7 @@ typedef struct FencePolicy
 	const char *token_column;	/* or NULL */
 	FenceMarks	marks;
 	const char *lease_name;		/* or NULL */
+	bool		observe;		/* warn and let through */
 
 	/* derived */
 	FenceLease	lease;
@@ -55,14 +56,16 @@ typedef struct FencePolicy
 extern void fence_policy_init(void);
 extern FencePolicy *fence_policy_make(const char *resource,
 									  const char *token_column,
-									  const char *marks, const char *lease);
+									  const char *marks, const char *lease,
+									  const char *mode);
 extern void fence_policy_bind(FencePolicy *policy, Relation relation);
 extern List *fence_policy_arguments(const FencePolicy *policy);
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,
 												  const Trigger *trigger);
 extern bool fence_policy_presents(const FencePolicy *policy);
-extern void fence_policy_resource(const FencePolicy *policy,
-								  Relation relation, TupleTableSlot *slot,
-								  StringInfo name);
+extern const FenceVerdict *fence_policy_resource(const FencePolicy *policy,
+												 Relation relation,
+												 TupleTableSlot *slot,
+												 StringInfo name);
 
 #endif							/* FENCE_POLICY_H */

@@ -55,6 +55,7 @@ typedef struct Presentation
 	int64		token;
 	const char *holder;			/* known holder of the token, or NULL */
 	bool		lease_required; /* fence.resource must show it live */
+	bool		observed;		/* only warn at commit */
 	struct Presentation *below;
 } Presentation;
 
@@ -101,144 +102,118 @@ fence_lease_parse(const char *lease)
 			 errhint("Use \"postgres\" for leases of fence.acquire(), or NULL if only the order of tokens counts.")));
 }
 
-/* Adds table, column and schema to an error, if the token came from there. */
-int
-fence_site_fields(const FenceSite *site)
-{
-	if (site == NULL || site->relation == NULL)
-		return 0;
-	if (site->attnum != InvalidAttrNumber)
-		return errtablecol(site->relation, site->attnum);
-	return errtable(site->relation);
-}
-
-static int
+static const char *
 mark_detail(const FenceRow *row)
 {
 	if (row->mark_holder != NULL)
-		return errdetail("Token %lld was accepted from holder \"%s\" at %s.",
-						 (long long) row->mark, row->mark_holder,
-						 timestamptz_to_str(row->marked_at));
-	return errdetail("Token %lld was accepted at %s.",
-					 (long long) row->mark,
-					 timestamptz_to_str(row->marked_at));
+		return psprintf("Token %lld was accepted from holder \"%s\" at %s.",
+						(long long) row->mark, row->mark_holder,
+						timestamptz_to_str(row->marked_at));
+	return psprintf("Token %lld was accepted at %s.",
+					(long long) row->mark, timestamptz_to_str(row->marked_at));
 }
 
-/*
- * A token that was not issued here and is far below the mark: its source has
- * probably lost its memory, and will count up from 1 until somebody helps.
- */
-static int
-stale_hint(int64 token, const FenceRow *row)
+static const FenceVerdict *
+stale(const FenceName *name, int64 token, const char *detail, const char *hint)
 {
-	if (row->token == 0 && row->mark - token >= FAR_BELOW)
-		return errhint("The source of the tokens may have been reset. If so, move it above the mark; nothing lowers a mark.");
-	return errhint("Another holder has taken over. Stop, and do not retry with this token.");
+	return fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
+						 psprintf("fencing token %lld for resource \"%.*s\" is stale",
+								  (long long) token, name->len, name->data),
+						 detail, hint);
 }
 
 /*
  * PF001 against the mark of the resource.
+ *
+ * A token that was not issued here and is far below the mark: its source has
+ * probably lost its memory, and will count up from 1 until somebody helps.
  */
-void
-fence_stale_error(const FenceName *name, int64 token, const FenceRow *row,
-				  const FenceSite *site)
+const FenceVerdict *
+fence_stale(const FenceName *name, int64 token, const FenceRow *row)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_STALE_TOKEN),
-			 errmsg("fencing token %lld for resource \"%.*s\" is stale",
-					(long long) token, name->len, name->data),
-			 mark_detail(row),
-			 stale_hint(token, row),
-			 fence_site_fields(site)));
+	bool		reset = row->token == 0 && row->mark - token >= FAR_BELOW;
+
+	return stale(name, token, mark_detail(row),
+				 reset ?
+				 "The source of the tokens may have been reset. If so, move it above the mark; nothing lowers a mark." :
+				 "Another holder has taken over. Stop, and do not retry with this token.");
 }
 
 /*
  * PF001 against what this transaction itself presented before.
  */
-static void
-superseded_error(const FenceName *name, int64 token, int64 before,
-				 const FenceSite *site)
+static const FenceVerdict *
+superseded(const FenceName *name, int64 token, int64 before)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_STALE_TOKEN),
-			 errmsg("fencing token %lld for resource \"%.*s\" is stale",
-					(long long) Min(token, before), name->len, name->data),
-			 errdetail("This transaction has presented token %lld before, and now %lld.",
-					   (long long) before, (long long) token),
-			 errhint("Work done under one token cannot be committed under another. Start a new transaction."),
-			 fence_site_fields(site)));
+	return stale(name, Min(token, before),
+				 psprintf("This transaction has presented token %lld before, and now %lld.",
+						  (long long) before, (long long) token),
+				 "Work done under one token cannot be committed under another. Start a new transaction.");
 }
 
-static void
-never_issued_error(const FenceName *name, int64 token, const FenceRow *row,
-				   const FenceSite *site)
+static const FenceVerdict *
+never_issued(const FenceName *name, int64 token, const FenceRow *row)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_NEVER_ISSUED),
-			 errmsg("fencing token %lld for resource \"%.*s\" was never issued",
-					(long long) token, name->len, name->data),
-			 errdetail("The last token issued and committed is %lld, the high-water mark is %lld.",
-					   (long long) row->token, (long long) row->mark),
-			 errhint("Present the token that fence.acquire() returned, after its transaction has committed."),
-			 fence_site_fields(site)));
+	return fence_verdict(ERRCODE_FENCE_NEVER_ISSUED,
+						 psprintf("fencing token %lld for resource \"%.*s\" was never issued",
+								  (long long) token, name->len, name->data),
+						 psprintf("The last token issued and committed is %lld, the high-water mark is %lld.",
+								  (long long) row->token,
+								  (long long) row->mark),
+						 "Present the token that fence.acquire() returned, after its transaction has committed.");
 }
 
-static int
+static const char *
 lease_detail(int64 token, const FenceRow *row)
 {
 	if (row->holder == NULL || row->token != token)
-		return errdetail("Token %lld is not that of a lease granted by fence.acquire().",
-						 (long long) token);
+		return psprintf("Token %lld is not that of a lease granted by fence.acquire().",
+						(long long) token);
 	if (row->released)
-		return errdetail("The lease of token %lld was released at %s.",
-						 (long long) token,
-						 timestamptz_to_str(row->released_at));
+		return psprintf("The lease of token %lld was released at %s.",
+						(long long) token,
+						timestamptz_to_str(row->released_at));
 	if (row->home != fence_home())
-		return errdetail("The lease of token %lld was granted in another database and ended with the copy.",
-						 (long long) token);
-	return errdetail("The lease of token %lld expired at %s.",
-					 (long long) token, timestamptz_to_str(row->expires_at));
+		return psprintf("The lease of token %lld was granted in another database and ended with the copy.",
+						(long long) token);
+	return psprintf("The lease of token %lld expired at %s.",
+					(long long) token, timestamptz_to_str(row->expires_at));
 }
 
-static void
-lease_error(const FenceName *name, int64 token, const FenceRow *row,
-			const FenceSite *site)
+static const FenceVerdict *
+not_held(const FenceName *name, int64 token, const FenceRow *row)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_LEASE_NOT_HELD),
-			 errmsg("lease on resource \"%.*s\" is not held",
-					name->len, name->data),
-			 lease_detail(token, row),
-			 errhint("Stop, and acquire the resource again."),
-			 fence_site_fields(site)));
+	return fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
+						 psprintf("lease on resource \"%.*s\" is not held",
+								  name->len, name->data),
+						 lease_detail(token, row),
+						 "Stop, and acquire the resource again.");
 }
 
 /*
  * One number from two issuers shows as two holders.  An unknown holder on
  * either side proves nothing.
  */
-static void
-check_holder(const FenceName *name, int64 token, const char *holder,
-			 const char *recorded, const FenceSite *site)
+static const FenceVerdict *
+judge_holder(const FenceName *name, int64 token, const char *holder,
+			 const char *recorded)
 {
 	if (holder == NULL || recorded == NULL || strcmp(holder, recorded) == 0)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_OTHER_HOLDER),
-			 errmsg("fencing token %lld for resource \"%.*s\" belongs to another holder",
-					(long long) token, name->len, name->data),
-			 errdetail("It is recorded for holder \"%s\" and was presented by \"%s\".",
-					   recorded, holder),
-			 errhint("Two issuers have given out the same number. Stop, and find out which."),
-			 fence_site_fields(site)));
+		return NULL;
+	return fence_verdict(ERRCODE_FENCE_OTHER_HOLDER,
+						 psprintf("fencing token %lld for resource \"%.*s\" belongs to another holder",
+								  (long long) token, name->len, name->data),
+						 psprintf("It is recorded for holder \"%s\" and was presented by \"%s\".",
+								  recorded, holder),
+						 "Two issuers have given out the same number. Stop, and find out which.");
 }
 
-static void
-check_lease(const FenceName *name, int64 token, const FenceRow *row,
-			const FenceSite *site)
+static const FenceVerdict *
+judge_lease(const FenceName *name, int64 token, const FenceRow *row)
 {
 	if (row->token != token || !fence_lease_live(row, GetCurrentTimestamp()))
-		lease_error(name, token, row, site);
+		return not_held(name, token, row);
+	return NULL;
 }
 
 /* The newest presentation for the resource, or NULL. */
@@ -253,13 +228,12 @@ find_presentation(const FenceName *name)
 	return entry != NULL ? entry->top : NULL;
 }
 
-static void
-remember(const FenceName *name, int64 token, const char *holder,
-		 bool lease_required)
+/* The entry of the resource, made if there is none. */
+static PresentedResource *
+presented_entry(const FenceName *name)
 {
-	MemoryContext oldcxt;
 	PresentedResource *entry;
-	Presentation *presentation;
+	FenceName	copy = *name;
 	bool		found;
 
 	if (presented == NULL)
@@ -269,25 +243,36 @@ remember(const FenceName *name, int64 token, const char *holder,
 											  ALLOCSET_SMALL_SIZES);
 		presented = presented_create(presented_cxt, 16, NULL);
 	}
-	oldcxt = MemoryContextSwitchTo(presented_cxt);
-	presentation = palloc(sizeof(Presentation));
-	presentation->subid = GetCurrentSubTransactionId();
-	presentation->token = token;
-	presentation->holder = holder != NULL ? pstrdup(holder) : NULL;
-	presentation->lease_required = lease_required;
-
 	entry = presented_lookup(presented, *name);
 	if (entry == NULL)
 	{
-		FenceName	copy = *name;
-
-		copy.data = memcpy(palloc(name->len), name->data, name->len);
+		copy.data = memcpy(MemoryContextAlloc(presented_cxt, name->len),
+						   name->data, name->len);
 		entry = presented_insert(presented, copy, &found);
 		entry->top = NULL;
 	}
+	return entry;
+}
+
+/*
+ * From now on the transaction stands on this token.  The holder is the one
+ * known for it, or NULL.
+ */
+static void
+remember(const FenceToken *token, const char *holder)
+{
+	PresentedResource *entry = presented_entry(&token->name);
+	Presentation *presentation;
+
+	presentation = MemoryContextAlloc(presented_cxt, sizeof(Presentation));
+	presentation->subid = GetCurrentSubTransactionId();
+	presentation->token = token->number;
+	presentation->holder = holder == NULL ? NULL :
+		MemoryContextStrdup(presented_cxt, holder);
+	presentation->lease_required = (token->lease == FENCE_LEASE_POSTGRES);
+	presentation->observed = token->observed;
 	presentation->below = entry->top;
 	entry->top = presentation;
-	MemoryContextSwitchTo(oldcxt);
 	generation++;
 }
 
@@ -297,135 +282,161 @@ remember(const FenceName *name, int64 token, const char *holder,
  * missed.  Holding that lock without having presented anything means that
  * the token was acquired in this transaction.
  */
-static void
-check_snapshot_younger(const FenceName *name, const FenceSite *site)
+static const FenceVerdict *
+judge_snapshot(const FenceName *name)
 {
 	if (!IsolationUsesXactSnapshot() ||
 		!fence_lock_held(name, FENCE_LOCK_TAKEOVER))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-			 errmsg("resource \"%.*s\" was acquired in this transaction",
-					name->len, name->data),
-			 errdetail("The transaction's snapshot is older than the acquisition and may miss the last commit of the previous holder."),
-			 errhint("At this isolation level, acquire in a transaction of its own and present the token in the next one."),
-			 fence_site_fields(site)));
+		return NULL;
+	return fence_verdict(ERRCODE_ACTIVE_SQL_TRANSACTION,
+						 psprintf("resource \"%.*s\" was acquired in this transaction",
+								  name->len, name->data),
+						 "The transaction's snapshot is older than the acquisition and may miss the last commit of the previous holder.",
+						 "At this isolation level, acquire in a transaction of its own and present the token in the next one.");
 }
 
-static void
-present_equal(const FenceName *name, int64 token, const char *holder,
-			  FenceLease lease, const FenceRow *row,
-			  const Presentation *before, const FenceSite *site)
+/* A token that is the mark, presented for the first time. */
+static const FenceVerdict *
+present_equal(const FenceToken *token, const FenceRow *row,
+			  const Presentation *before)
 {
+	const FenceName *name = &token->name;
+	const FenceVerdict *verdict;
+
 	/* Raised since by somebody else: our earlier work is late. */
 	if (before != NULL)
-		superseded_error(name, token, before->token, site);
-	check_holder(name, token, holder, row->mark_holder, site);
-	if (lease == FENCE_LEASE_POSTGRES)
-		check_lease(name, token, row, site);
-	check_snapshot_younger(name, site);
+		return superseded(name, token->number, before->token);
+	verdict = judge_holder(name, token->number, token->holder,
+						   row->mark_holder);
+	if (verdict == NULL && token->lease == FENCE_LEASE_POSTGRES)
+		verdict = judge_lease(name, token->number, row);
+	if (verdict == NULL)
+		verdict = judge_snapshot(name);
+	if (verdict != NULL)
+		return verdict;
 
 	fence_lock(name, FENCE_LOCK_PRESENCE);
-	remember(name, token, row->mark_holder ? row->mark_holder : holder,
-			 lease == FENCE_LEASE_POSTGRES);
+	remember(token, row->mark_holder ? row->mark_holder : token->holder);
+	return NULL;
 }
 
 /*
  * Can a token above the mark become the mark?  Not where tokens are issued
  * here: then it is a made-up number.
  */
-static void
-check_may_raise(const FenceName *name, int64 token, FenceLease lease,
-				const FenceRow *row, const FenceSite *site)
+static const FenceVerdict *
+judge_raise(const FenceToken *token, const FenceRow *row)
 {
 	if (row->token > 0)
-		never_issued_error(name, token, row, site);
-	if (lease == FENCE_LEASE_POSTGRES)
-		lease_error(name, token, row, site);
+		return never_issued(&token->name, token->number, row);
+	if (token->lease == FENCE_LEASE_POSTGRES)
+		return not_held(&token->name, token->number, row);
+	return NULL;
 }
 
 /*
  * The token was above the mark as read without a lock.  The gate may be
  * waited for; after it the row is read again, because a parallel session of
- * the same holder may have presented the same token meanwhile.  Then the
- * gate is given back at once, so that equal tokens do not queue up.
+ * the same holder may have presented the same token meanwhile.  Unless the
+ * mark is to rise, the gate is given back at once, so that equal tokens do
+ * not queue up.
  */
-static void
-present_higher(const FenceName *name, int64 token, const char *holder,
-			   FenceLease lease, const Presentation *before,
-			   const FenceSite *site)
+static const FenceVerdict *
+present_higher(const FenceToken *token, const Presentation *before)
 {
+	const FenceName *name = &token->name;
+	const FenceVerdict *verdict = NULL;
 	FenceRow	row;
 
 	fence_lock(name, FENCE_LOCK_GATE);
 	fence_row_read(name, &row);
-	if (token <= row.mark)
+	if (token->number > row.mark)
+		verdict = judge_raise(token, &row);
+	if (token->number <= row.mark || verdict != NULL)
 	{
 		fence_unlock(name, FENCE_LOCK_GATE);
-		if (token < row.mark)
-			fence_stale_error(name, token, &row, site);
-		present_equal(name, token, holder, lease, &row, before, site);
-		return;
+		if (verdict != NULL)
+			return verdict;
+		return token->number < row.mark ?
+			fence_stale(name, token->number, &row) :
+			present_equal(token, &row, before);
 	}
-	check_may_raise(name, token, lease, &row, site);
 
 	fence_lock(name, FENCE_LOCK_TAKEOVER);
-	fence_present_check_move(name, &row);
-	row.mark = token;
-	row.mark_holder = unconstify(char *, holder);
+	verdict = fence_present_judge_move(name, &row);
+	if (verdict != NULL)
+	{
+		fence_unlock(name, FENCE_LOCK_TAKEOVER);
+		fence_unlock(name, FENCE_LOCK_GATE);
+		return verdict;
+	}
+	row.mark = token->number;
+	row.mark_holder = unconstify(char *, token->holder);
 	row.marked_at = GetCurrentTimestamp();
 	fence_row_write(name, &row);
 
 	fence_lock(name, FENCE_LOCK_PRESENCE);
-	remember(name, token, holder, false);
+	remember(token, token->holder);
+	return NULL;
 }
 
-/* Presented before in this transaction, with the same number. */
-static void
-present_again(const FenceName *name, int64 token, const char *holder,
-			  FenceLease lease, const Presentation *before,
-			  const FenceSite *site)
+/*
+ * Presented before in this transaction, with the same number.  The new
+ * presentation may ask for more: the lease, or to be enforced where so far
+ * it was only observed.
+ */
+static const FenceVerdict *
+present_again(const FenceToken *token, const Presentation *before)
 {
-	check_holder(name, token, holder, before->holder, site);
-	if (lease == FENCE_LEASE_POSTGRES && !before->lease_required)
-	{
-		FenceRow	row;
+	const FenceVerdict *verdict;
+	bool		more = before->observed && !token->observed;
+	FenceToken	sum = *token;
+	FenceRow	row;
 
-		fence_row_read(name, &row);
-		check_lease(name, token, &row, site);
-		remember(name, token, before->holder, true);
+	verdict = judge_holder(&token->name, token->number, token->holder,
+						   before->holder);
+	if (verdict != NULL)
+		return verdict;
+	if (token->lease == FENCE_LEASE_POSTGRES && !before->lease_required)
+	{
+		fence_row_read(&token->name, &row);
+		verdict = judge_lease(&token->name, token->number, &row);
+		if (verdict != NULL)
+			return verdict;
+		more = more || token->observed == before->observed;
 	}
+	if (!more)
+		return NULL;
+	if (before->lease_required && !before->observed)
+		sum.lease = FENCE_LEASE_POSTGRES;
+	remember(&sum, before->holder);
+	return NULL;
 }
 
 /*
  * Presents a token for a resource in this transaction: judges it now, and
- * has it judged again at commit.  Raises if it is refused.
+ * has it judged again at commit.  Returns a verdict if it is refused; then
+ * nothing has changed.
  */
-void
-fence_present(const FenceName *name, int64 token, const char *holder,
-			  FenceLease lease, const FenceSite *site)
+const FenceVerdict *
+fence_present(const FenceToken *token)
 {
-	Presentation *before = find_presentation(name);
+	Presentation *before = find_presentation(&token->name);
+	const FenceVerdict *verdict;
 	FenceRow	row;
 
-	if (before != NULL && token == before->token)
-	{
-		present_again(name, token, holder, lease, before, site);
-		return;
-	}
-	if (before != NULL && token < before->token)
-		superseded_error(name, token, before->token, site);
+	if (before != NULL && token->number == before->token)
+		return present_again(token, before);
+	if (before != NULL && token->number < before->token)
+		return superseded(&token->name, token->number, before->token);
 
-	fence_row_read(name, &row);
-	if (token < row.mark)
-		fence_stale_error(name, token, &row, site);
-	if (token == row.mark)
-		present_equal(name, token, holder, lease, &row, before, site);
-	else
-	{
-		check_may_raise(name, token, lease, &row, site);
-		present_higher(name, token, holder, lease, before, site);
-	}
+	fence_row_read(&token->name, &row);
+	if (token->number < row.mark)
+		return fence_stale(&token->name, token->number, &row);
+	if (token->number == row.mark)
+		return present_equal(token, &row, before);
+	verdict = judge_raise(token, &row);
+	return verdict != NULL ? verdict : present_higher(token, before);
 }
 
 /*
@@ -475,14 +486,15 @@ fence_present_generation(void)
  * token presented before.  Else somebody else was in between, and what this
  * transaction did under its old token must not commit after that.
  */
-void
-fence_present_check_move(const FenceName *name, const FenceRow *row)
+const FenceVerdict *
+fence_present_judge_move(const FenceName *name, const FenceRow *row)
 {
 	Presentation *before = find_presentation(name);
 
 	Assert(fence_lock_held(name, FENCE_LOCK_TAKEOVER));
 	if (before != NULL && before->token != row->mark)
-		fence_stale_error(name, before->token, row, NULL);
+		return fence_stale(name, before->token, row);
+	return NULL;
 }
 
 /*
@@ -491,44 +503,49 @@ fence_present_check_move(const FenceName *name, const FenceRow *row)
  * transaction that has presented nothing still has to.
  */
 void
-fence_present_moved(const FenceName *name, int64 token, const char *holder)
+fence_present_moved(const FenceName *name, int64 number, const char *holder)
 {
 	Presentation *before = find_presentation(name);
+	FenceToken	token = {0};
 
-	if (before != NULL)
-		remember(name, token, holder, before->lease_required);
+	if (before == NULL)
+		return;
+	token.name = *name;
+	token.number = number;
+	token.lease = before->lease_required ? FENCE_LEASE_POSTGRES :
+		FENCE_LEASE_NONE;
+	token.observed = before->observed;
+	remember(&token, holder);
 }
 
 /*
  * Takes the commit lock, without waiting for anybody who is still at work.
  */
-static void
-take_commit_lock(const FenceName *name, int64 token)
+static const FenceVerdict *
+take_commit_lock(const PresentedResource *entry)
 {
+	const FenceName *name = &entry->name;
 	int			tries;
 
 	/* We raise the mark ourselves; asking for less might fail. */
 	if (fence_lock_held(name, FENCE_LOCK_TAKEOVER))
-		return;
+		return NULL;
 
 	for (tries = 0; tries < COMMIT_LOCK_TRIES; tries++)
 	{
 		if (fence_lock_nowait(name, FENCE_LOCK_COMMIT))
-			return;
+			return NULL;
 		if (fence_lock_contested(name, FENCE_LOCK_COMMIT))
 			break;
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(1000L);
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_STALE_TOKEN),
-			 errmsg("fencing token %lld for resource \"%.*s\" is stale",
-					(long long) token, name->len, name->data),
-			 errdetail("Another transaction is presenting a newer token for this resource."),
-			 errhint("Another holder is taking over. Stop, and do not retry with this token.")));
+	return stale(name, entry->top->token,
+				 "Another transaction is presenting a newer token for this resource.",
+				 "Another holder is taking over. Stop, and do not retry with this token.");
 }
 
-static void
+static const FenceVerdict *
 judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
 				TimestampTz now)
 {
@@ -542,18 +559,23 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
 	 * judge by.
 	 */
 	if (!row.found)
-		ereport(ERROR,
-				(errcode(ERRCODE_FENCE_STALE_TOKEN),
-				 errmsg("fencing token %lld for resource \"%.*s\" cannot be judged",
-						(long long) top->token,
-						entry->name.len, entry->name.data),
-				 errdetail("The row of the resource has disappeared from fence.resource."),
-				 errhint("Rows of fence.resource must not be deleted by hand.")));
+		return stale(&entry->name, top->token,
+					 "The row of the resource has disappeared from fence.resource.",
+					 "Rows of fence.resource must not be deleted by hand.");
 	if (top->token < row.mark)
-		fence_stale_error(&entry->name, top->token, &row, NULL);
+		return fence_stale(&entry->name, top->token, &row);
 	if (top->lease_required &&
 		(row.token != top->token || !fence_lease_live_at_commit(&row, now)))
-		lease_error(&entry->name, top->token, &row, NULL);
+		return not_held(&entry->name, top->token, &row);
+	return NULL;
+}
+
+static void
+enforce_at_commit(const PresentedResource *entry, const FenceVerdict *verdict)
+{
+	if (verdict != NULL)
+		fence_verdict_report(entry->top->observed ? WARNING : ERROR, verdict,
+							 NULL);
 }
 
 static int
@@ -597,12 +619,13 @@ judge_all_at_commit(void)
 	qsort(entries, count, sizeof(*entries), compare_lock_keys);
 
 	for (i = 0; i < count; i++)
-		take_commit_lock(&entries[i]->name, entries[i]->top->token);
+		enforce_at_commit(entries[i], take_commit_lock(entries[i]));
 
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	now = GetCurrentTimestamp();
 	for (i = 0; i < count; i++)
-		judge_at_commit(entries[i], snapshot, now);
+		enforce_at_commit(entries[i],
+						  judge_at_commit(entries[i], snapshot, now));
 	UnregisterSnapshot(snapshot);
 }
 
@@ -681,18 +704,19 @@ fence_present_init(void)
 Datum
 fence_check(PG_FUNCTION_ARGS)
 {
-	FenceName	name;
-	int64		token;
-	char	   *holder;
-	FenceLease	lease;
+	FenceToken	token = {0};
+	const FenceVerdict *verdict;
 
 	fence_prevent_read_only("fence.check()");
-	name = fence_arg_name(fcinfo, 0);
-	token = fence_arg_token(fcinfo, 1);
-	holder = fence_arg_text(fcinfo, 2, "holder", FENCE_RESOURCE_MAX, true);
-	lease = fence_lease_parse(fence_arg_text(fcinfo, 3, "lease", NAMEDATALEN,
-											 true));
+	token.name = fence_arg_name(fcinfo, 0);
+	token.number = fence_arg_token(fcinfo, 1);
+	token.holder = fence_arg_text(fcinfo, 2, "holder", FENCE_RESOURCE_MAX,
+								  true);
+	token.lease = fence_lease_parse(fence_arg_text(fcinfo, 3, "lease",
+												   NAMEDATALEN, true));
 
-	fence_present(&name, token, holder, lease, NULL);
+	verdict = fence_present(&token);
+	if (verdict != NULL)
+		fence_verdict_report(ERROR, verdict, NULL);
 	PG_RETURN_BOOL(true);
 }

@@ -11,8 +11,8 @@
 #ifndef FENCE_PRESENT_H
 #define FENCE_PRESENT_H
 
-#include "access/attnum.h"
 #include "resource.h"
+#include "verdict.h"
 
 /* Who has to vouch for the lease behind a token. */
 typedef enum FenceLease
@@ -21,33 +21,29 @@ typedef enum FenceLease
 	FENCE_LEASE_POSTGRES		/* fence.resource, now and at commit */
 } FenceLease;
 
-/*
- * Where a token came in, for the fields of an error.  All zero for a call of
- * fence.check().
- */
-typedef struct FenceSite
+/* A token as it is handed in. */
+typedef struct FenceToken
 {
-	Relation	relation;
-	AttrNumber	attnum;			/* column, or InvalidAttrNumber */
-} FenceSite;
+	FenceName	name;			/* of the resource */
+	int64		number;
+	const char *holder;			/* or NULL */
+	FenceLease	lease;
+	bool		observed;		/* at commit, only warn */
+} FenceToken;
 
 extern void fence_present_init(void);
 extern FenceLease fence_lease_parse(const char *lease);
 
-extern void fence_present(const FenceName *name, int64 token,
-						  const char *holder, FenceLease lease,
-						  const FenceSite *site);
+extern const FenceVerdict *fence_present(const FenceToken *token);
 extern int64 fence_presented(const FenceName *name);
 extern bool fence_presented_any(void);
 extern uint64 fence_present_generation(void);
 
-extern void fence_present_check_move(const FenceName *name,
-									 const FenceRow *row);
-extern void fence_present_moved(const FenceName *name, int64 token,
+extern const FenceVerdict *fence_present_judge_move(const FenceName *name,
+													const FenceRow *row);
+extern void fence_present_moved(const FenceName *name, int64 number,
 								const char *holder);
-extern void fence_stale_error(const FenceName *name, int64 token,
-							  const FenceRow *row, const FenceSite *site)
-			pg_attribute_noreturn();
-extern int	fence_site_fields(const FenceSite *site);
+extern const FenceVerdict *fence_stale(const FenceName *name, int64 token,
+									   const FenceRow *row);
 
 #endif							/* FENCE_PRESENT_H */

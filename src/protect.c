@@ -367,7 +367,7 @@ optional_name(FunctionCallInfo fcinfo, int n)
 
 /*
  * fence.protect(target regclass, resource text, token_column name,
- *				 marks text, lease text)
+ *				 marks text, lease text, mode text)
  *
  * May be called again to change the policy.
  */
@@ -384,7 +384,9 @@ fence_protect(PG_FUNCTION_ARGS)
 							   fence_arg_text(fcinfo, 3, "marks", NAMEDATALEN,
 											  true),
 							   fence_arg_text(fcinfo, 4, "lease", NAMEDATALEN,
-											  true));
+											  true),
+							   fence_arg_text(fcinfo, 5, "mode", NAMEDATALEN,
+											  false));
 	check_protectable(relation);
 	fence_policy_bind(policy, relation);
 

@@ -42,7 +42,6 @@
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "common/hashfn.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -89,25 +88,6 @@ fence_name(const char *data, int len)
 	name.len = len;
 	name.key = hash_bytes_extended((const unsigned char *) data, len, 0);
 	return name;
-}
-
-/*
- * Raises 22023 unless the bytes can be the name of a resource.
- */
-void
-fence_name_check(const char *data, int len)
-{
-	if (len == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("resource name must not be empty")));
-	if (len > FENCE_RESOURCE_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("resource name is too long"),
-				 errdetail("\"%.*s...\" has %d bytes, the limit is %d.",
-						   pg_mbcliplen(data, len, 64), data,
-						   len, FENCE_RESOURCE_MAX)));
 }
 
 static LOCKTAG

@@ -57,7 +57,6 @@ typedef struct FenceRow
 } FenceRow;
 
 extern FenceName fence_name(const char *data, int len);
-extern void fence_name_check(const char *data, int len);
 
 extern void fence_lock(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_nowait(const FenceName *name, LOCKMODE mode);

@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * merge.h
+ *	  Is a trigger fired by a MERGE?
+ *
+ * IDENTIFICATION
+ *	  src/merge.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FENCE_MERGE_H
+#define FENCE_MERGE_H
+
+#include "fmgr.h"
+
+extern void fence_merge_init(void);
+extern bool fence_in_merge(const FmgrInfo *trigger);
+
+#endif							/* FENCE_MERGE_H */
