@@ -32,6 +32,7 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "nodes/execnodes.h"
+#include "parser/parsetree.h"
 #include "tcop/pquery.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -88,8 +89,12 @@ typedef struct MergeTarget
 
 static MergeTarget *merge_targets = NULL;
 
-/* The portal that was active when the library was loaded. */
+/*
+ * The portal that was active when the library was loaded.  Its address may
+ * be used again, hence the time.
+ */
 static Portal loading_portal = NULL;
+static TimestampTz loading_time;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;
 
@@ -554,7 +559,46 @@ statement_state(FmgrInfo *flinfo)
 }
 
 static bool
-is_in_merge(const FmgrInfo *flinfo)
+plan_is_merge(const Plan *plan)
+{
+	return plan != NULL && IsA(plan, ModifyTable) &&
+		((const ModifyTable *) plan)->operation == CMD_MERGE;
+}
+
+/*
+ * Does the statement that the client sent write this relation, other than by
+ * a MERGE?
+ */
+static bool
+is_plain_write(Relation relation)
+{
+	PlannedStmt *stmt;
+	ListCell   *lc;
+
+	if (ActivePortal->stmts == NIL)
+		return false;
+	stmt = linitial_node(PlannedStmt, ActivePortal->stmts);
+	if (plan_is_merge(stmt->planTree))
+		return false;
+	foreach(lc, stmt->subplans)
+	{
+		if (plan_is_merge(lfirst(lc)))
+			return false;
+	}
+	foreach(lc, stmt->resultRelations)
+	{
+		if (rt_fetch(lfirst_int(lc), stmt->rtable)->relid ==
+			RelationGetRelid(relation))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is the trigger fired by a MERGE, or may it be?
+ */
+static bool
+is_in_merge(const FmgrInfo *flinfo, Relation relation)
 {
 	MergeTarget *target;
 
@@ -567,11 +611,12 @@ is_in_merge(const FmgrInfo *flinfo)
 
 	/*
 	 * The statement that made the library load was started without our hook.
-	 * A MERGE inside a function that is the very first contact of a session
-	 * goes unnoticed; preloading the library leaves no such gap.
+	 * In a function, say, it cannot be told from a MERGE, and then counts as
+	 * one.  Preloading the library leaves no such doubt.
 	 */
 	return loading_portal != NULL && ActivePortal == loading_portal &&
-		ActivePortal->commandTag == CMDTAG_MERGE;
+		ActivePortal->creation_time == loading_time &&
+		!is_plain_write(relation);
 }
 
 /* Is the trigger of a kind that serves its policy? */
@@ -610,7 +655,7 @@ fence_guard(PG_FUNCTION_ARGS)
 	call.site.relation = call.token_site.relation = call.relation;
 	call.site.attnum = InvalidAttrNumber;
 	call.token_site.attnum = call.policy->token_attnum;
-	call.in_merge = is_in_merge(fcinfo->flinfo);
+	call.in_merge = is_in_merge(fcinfo->flinfo, call.relation);
 
 	if (!is_proper_kind(call.policy, trigdata->tg_event))
 		ereport(ERROR,
@@ -678,10 +723,6 @@ executor_start(QueryDesc *queryDesc, int eflags)
 {
 	ListCell   *lc;
 
-	/* The portal may be gone, and its address be used again. */
-	if (ActivePortal != loading_portal)
-		loading_portal = NULL;
-
 	if (prev_executor_start)
 		prev_executor_start(queryDesc, eflags);
 	else
@@ -702,6 +743,8 @@ void
 fence_guard_init(void)
 {
 	loading_portal = ActivePortal;
+	if (loading_portal != NULL)
+		loading_time = loading_portal->creation_time;
 	prev_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 }
