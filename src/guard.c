@@ -670,7 +670,7 @@ fence_guard(PG_FUNCTION_ARGS)
 	if (bypass)
 		return pass_by(&call);
 	call.policy = fence_policy_of_trigger(call.relation, trigdata->tg_trigger);
-	call.in_merge = fence_in_merge(fcinfo->flinfo);
+	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
 	check_proper_kind(&call);
 
 	result = unchanged(trigdata);

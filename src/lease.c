@@ -4,11 +4,11 @@
  *	  Leases and tokens issued by PostgreSQL: acquire, extend, release.
  *
  * A refused attempt must not disturb the holder.  Hence the order in
- * acquire(): look without any lock, take the gate without waiting, look
- * again, and take the takeover lock, which makes the old holder's commits
- * fail, only once it is decided that the lease is over.  Both locks are
- * tried for, never queued for: a queued request would make the holder's
- * commits fail as well.
+ * acquire(): look without any lock, take the gate without queueing for it,
+ * look again, and ask for the takeover lock, which makes the old holder's
+ * commits fail, only once it is decided that the lease is over.  Then that
+ * lock is queued for: late sessions of the old holder that commit all the
+ * time would never leave a gap to somebody who only tries.
  *
  * All instants are clock_timestamp() read after the locks: now() is the
  * start of the transaction, and a wait would eat up the lease.
@@ -50,6 +50,9 @@ PG_FUNCTION_INFO_V1(fence_home_sql);
 
 /* How long a lock is tried for that its holder keeps only for a moment. */
 #define PATIENCE_MS		10
+
+/* How long the commits of an old holder are waited for at least. */
+#define TAKEOVER_MS		50
 
 /* Between two looks at a lease that is waited for, milliseconds. */
 #define POLL_MIN_MS		5
@@ -185,9 +188,13 @@ grant(const AcquireRequest *request, FenceRow *row)
 	fence_present_moved(&request->name, row->token, row->holder);
 }
 
+/*
+ * One attempt; what is left of the wait goes to the takeover lock.
+ */
 static AcquireOutcome
-acquire_once(const AcquireRequest *request, FenceRow *row)
+acquire_once(const AcquireRequest *request, double waited_ms, FenceRow *row)
 {
+	double		left_ms = request->wait / 1000.0 - waited_ms;
 	const FenceVerdict *verdict;
 
 	fence_row_read(&request->name, row);
@@ -203,8 +210,13 @@ acquire_once(const AcquireRequest *request, FenceRow *row)
 		return live_outcome(request, row);
 	}
 
-	/* Decided.  Prepared transactions of the old holder can still be there. */
-	if (!try_lock(&request->name, FENCE_LOCK_TAKEOVER))
+	/*
+	 * Decided.  Commits of the old holder that have been judged are waited
+	 * for; prepared transactions of his can take longer than we do.
+	 */
+	if (!fence_lock_nowait(&request->name, FENCE_LOCK_TAKEOVER) &&
+		!fence_lock_within(&request->name, FENCE_LOCK_TAKEOVER,
+						   (int) Max(left_ms, TAKEOVER_MS)))
 	{
 		fence_unlock(&request->name, FENCE_LOCK_GATE);
 		return ACQUIRE_BUSY;
@@ -247,7 +259,7 @@ acquire(const AcquireRequest *request, FenceRow *row)
 	MemoryContext oldcxt;
 	AcquireOutcome outcome;
 	instr_time	start;
-	double		waited_ms;
+	double		waited_ms = 0;
 
 	attempt = AllocSetContextCreate(CurrentMemoryContext,
 									"pg_fence acquire",
@@ -256,7 +268,7 @@ acquire(const AcquireRequest *request, FenceRow *row)
 	for (;;)
 	{
 		oldcxt = MemoryContextSwitchTo(attempt);
-		outcome = acquire_once(request, row);
+		outcome = acquire_once(request, waited_ms, row);
 		MemoryContextSwitchTo(oldcxt);
 
 		waited_ms = elapsed_ms(start);

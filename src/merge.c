@@ -17,8 +17,10 @@
 
 #include "executor/executor.h"
 #include "nodes/execnodes.h"
+#include "parser/parsetree.h"
 #include "tcop/pquery.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 
 #include "merge.h"
 
@@ -33,17 +35,57 @@ typedef struct MergeTarget
 
 static MergeTarget *merge_targets = NULL;
 
-/* The portal that was active when the library was loaded. */
+/*
+ * The portal that was active when the library was loaded.  Its address may
+ * be used again, hence the time.
+ */
 static Portal loading_portal = NULL;
+static TimestampTz loading_time;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;
 
+static bool
+plan_is_merge(const Plan *plan)
+{
+	return plan != NULL && IsA(plan, ModifyTable) &&
+		((const ModifyTable *) plan)->operation == CMD_MERGE;
+}
+
 /*
- * The trigger is named by its FmgrInfo: each result relation of each
- * execution has its own.
+ * Does the statement that the client sent write this relation, other than by
+ * a MERGE?
+ */
+static bool
+is_plain_write(Relation relation)
+{
+	PlannedStmt *stmt;
+	ListCell   *lc;
+
+	if (ActivePortal->stmts == NIL)
+		return false;
+	stmt = linitial_node(PlannedStmt, ActivePortal->stmts);
+	if (plan_is_merge(stmt->planTree))
+		return false;
+	foreach(lc, stmt->subplans)
+	{
+		if (plan_is_merge(lfirst(lc)))
+			return false;
+	}
+	foreach(lc, stmt->resultRelations)
+	{
+		if (rt_fetch(lfirst_int(lc), stmt->rtable)->relid ==
+			RelationGetRelid(relation))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is the trigger fired by a MERGE, or may it be?  It is named by its FmgrInfo:
+ * each result relation of each execution has its own.
  */
 bool
-fence_in_merge(const FmgrInfo *trigger)
+fence_in_merge(const FmgrInfo *trigger, Relation relation)
 {
 	MergeTarget *target;
 
@@ -56,11 +98,12 @@ fence_in_merge(const FmgrInfo *trigger)
 
 	/*
 	 * The statement that made the library load was started without our hook.
-	 * A MERGE inside a function that is the very first contact of a session
-	 * goes unnoticed; preloading the library leaves no such gap.
+	 * In a function, say, it cannot be told from a MERGE, and then counts as
+	 * one.  Preloading the library leaves no such doubt.
 	 */
 	return loading_portal != NULL && ActivePortal == loading_portal &&
-		ActivePortal->commandTag == CMDTAG_MERGE;
+		ActivePortal->creation_time == loading_time &&
+		!is_plain_write(relation);
 }
 
 static void
@@ -109,10 +152,6 @@ executor_start(QueryDesc *queryDesc, int eflags)
 {
 	ListCell   *lc;
 
-	/* The portal may be gone, and its address be used again. */
-	if (ActivePortal != loading_portal)
-		loading_portal = NULL;
-
 	if (prev_executor_start)
 		prev_executor_start(queryDesc, eflags);
 	else
@@ -133,6 +172,8 @@ void
 fence_merge_init(void)
 {
 	loading_portal = ActivePortal;
+	if (loading_portal != NULL)
+		loading_time = loading_portal->creation_time;
 	prev_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 }

@@ -12,8 +12,9 @@
 #define FENCE_MERGE_H
 
 #include "fmgr.h"
+#include "utils/relcache.h"
 
 extern void fence_merge_init(void);
-extern bool fence_in_merge(const FmgrInfo *trigger);
+extern bool fence_in_merge(const FmgrInfo *trigger, Relation relation);
 
 #endif							/* FENCE_MERGE_H */

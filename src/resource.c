@@ -43,10 +43,12 @@
 #include "catalog/namespace.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "compat.h"
@@ -118,6 +120,52 @@ fence_lock_nowait(const FenceName *name, LOCKMODE mode)
 	LOCKTAG		tag = lock_tag(name);
 
 	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
+ * Queues up for the lock, for so many milliseconds at most.  Cancel and the
+ * user's own lock_timeout, where that is shorter, raise as usual.
+ *
+ * The lock manager ends a wait only by an error, so it needs a
+ * subtransaction of its own to survive that.
+ */
+bool
+fence_lock_within(const FenceName *name, LOCKMODE mode, int ms)
+{
+	MemoryContext oldcxt = CurrentMemoryContext;
+	ResourceOwner oldowner = CurrentResourceOwner;
+	int			lock_timeout = LockTimeout;
+	ErrorData  *volatile error = NULL;
+
+	if (lock_timeout > 0 && lock_timeout <= ms)
+	{
+		fence_lock(name, mode);
+		return true;
+	}
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(oldcxt);
+	PG_TRY();
+	{
+		LockTimeout = ms;
+		fence_lock(name, mode);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(oldcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	LockTimeout = lock_timeout;
+	MemoryContextSwitchTo(oldcxt);
+	CurrentResourceOwner = oldowner;
+
+	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		ReThrowError(error);
+	return error == NULL;
 }
 
 bool

@@ -60,6 +60,7 @@ extern FenceName fence_name(const char *data, int len);
 
 extern void fence_lock(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_nowait(const FenceName *name, LOCKMODE mode);
+extern bool fence_lock_within(const FenceName *name, LOCKMODE mode, int ms);
 extern bool fence_lock_held(const FenceName *name, LOCKMODE mode);
 extern void fence_unlock(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_contested(const FenceName *name, LOCKMODE mode);
