@@ -109,6 +109,69 @@ REVOKE ALL ON FUNCTION fence.release(text, bigint) FROM PUBLIC;
 COMMENT ON FUNCTION fence.release(text, bigint) IS
 	'ends a live lease; false if it is not held any more';
 
+CREATE FUNCTION fence.acquire_many(
+	resources text[],
+	holder text,
+	ttl interval DEFAULT '30 seconds',
+	wait interval DEFAULT '0')
+RETURNS TABLE (
+	resource text,
+	acquired boolean,
+	token bigint,
+	expires_at timestamptz,
+	remaining interval,
+	held_by text,
+	reason text)
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_acquire_many';
+REVOKE ALL ON FUNCTION fence.acquire_many(text[], text, interval, interval) FROM PUBLIC;
+COMMENT ON FUNCTION fence.acquire_many(text[], text, interval, interval) IS
+	'takes the leases on all these resources, or on none; a row for each';
+
+CREATE FUNCTION fence.hand_over(
+	resource text,
+	OUT acquired boolean,
+	INOUT token bigint,
+	new_holder text,
+	ttl interval DEFAULT '30 seconds',
+	OUT expires_at timestamptz,
+	OUT remaining interval,
+	OUT held_by text,
+	OUT reason text)
+RETURNS record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_hand_over';
+REVOKE ALL ON FUNCTION fence.hand_over(text, bigint, text, interval) FROM PUBLIC;
+COMMENT ON FUNCTION fence.hand_over(text, bigint, text, interval) IS
+	'passes a live lease to another holder under a new token, with no gap for a third one';
+
+CREATE FUNCTION fence.break_lease(resource text)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_break_lease';
+-- for operators: it takes the lease from its holder
+REVOKE ALL ON FUNCTION fence.break_lease(text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.break_lease(text) IS
+	'ends the lease on a resource and shuts out its holder; logged; false if there is no lease';
+
+CREATE FUNCTION fence.evict(resource text)
+RETURNS integer
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_evict';
+-- for operators: it terminates sessions
+REVOKE ALL ON FUNCTION fence.evict(text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.evict(text) IS
+	'terminates the sessions whose open transaction presented an older token for the resource; returns how many';
+
+CREATE FUNCTION fence.forget(idle interval, max_rows integer DEFAULT 1000)
+RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_forget';
+-- for operators: tokens of what is forgotten are refused from then on
+REVOKE ALL ON FUNCTION fence.forget(interval, integer) FROM PUBLIC;
+COMMENT ON FUNCTION fence.forget(interval, integer) IS
+	'removes resources not used for that long and folds their marks into a floor; returns how many';
+
 CREATE FUNCTION fence.home()
 RETURNS bigint
 LANGUAGE C STABLE STRICT PARALLEL SAFE
@@ -266,6 +329,8 @@ BEGIN
 	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', grantee);
 	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION
 		fence.acquire(text, text, interval, interval, text, text),
+		fence.acquire_many(text[], text, interval, interval),
+		fence.hand_over(text, bigint, text, interval),
 		fence.extend(text, bigint, interval),
 		fence.release(text, bigint),
 		fence.check(text, bigint, text, text),

@@ -45,24 +45,19 @@ null_error(const char *what)
 			 errmsg("%s must not be null", what)));
 }
 
-/*
- * A text of 1 to limit bytes, as C string.
- */
-char *
-fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what, int limit,
-			   bool null_allowed)
+void
+fence_arg_not_null(FunctionCallInfo fcinfo, int n, const char *what)
 {
-	char	   *value;
-	int			len;
-
 	if (PG_ARGISNULL(n))
-	{
-		if (!null_allowed)
-			null_error(what);
-		return NULL;
-	}
-	value = text_to_cstring(PG_GETARG_TEXT_PP(n));
-	len = strlen(value);
+		null_error(what);
+}
+
+static char *
+checked_text(Datum datum, const char *what, int limit)
+{
+	char	   *value = TextDatumGetCString(datum);
+	int			len = strlen(value);
+
 	if (len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -76,13 +71,34 @@ fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what, int limit,
 	return value;
 }
 
+/*
+ * A text of 1 to limit bytes, as C string.
+ */
+char *
+fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what, int limit,
+			   bool null_allowed)
+{
+	if (PG_ARGISNULL(n) && null_allowed)
+		return NULL;
+	fence_arg_not_null(fcinfo, n, what);
+	return checked_text(PG_GETARG_DATUM(n), what, limit);
+}
+
+FenceName
+fence_datum_name(Datum datum, bool isnull)
+{
+	char	   *value;
+
+	if (isnull)
+		null_error("resource name");
+	value = checked_text(datum, "resource name", FENCE_RESOURCE_MAX);
+	return fence_name(value, strlen(value));
+}
+
 FenceName
 fence_arg_name(FunctionCallInfo fcinfo, int n)
 {
-	char	   *value = fence_arg_text(fcinfo, n, "resource name",
-									   FENCE_RESOURCE_MAX, false);
-
-	return fence_name(value, strlen(value));
+	return fence_datum_name(PG_GETARG_DATUM(n), PG_ARGISNULL(n));
 }
 
 int64
@@ -90,8 +106,7 @@ fence_arg_token(FunctionCallInfo fcinfo, int n)
 {
 	int64		token;
 
-	if (PG_ARGISNULL(n))
-		null_error("fencing token");
+	fence_arg_not_null(fcinfo, n, "fencing token");
 	token = PG_GETARG_INT64(n);
 	if (token < 1)
 		ereport(ERROR,
@@ -112,8 +127,7 @@ fence_arg_duration(FunctionCallInfo fcinfo, int n, const char *what,
 	Interval   *interval;
 	double		usecs;
 
-	if (PG_ARGISNULL(n))
-		null_error(what);
+	fence_arg_not_null(fcinfo, n, what);
 	interval = PG_GETARG_INTERVAL_P(n);
 
 	/* In double, because the sum may exceed 64 bits; exact where it counts. */

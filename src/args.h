@@ -15,6 +15,9 @@
 #include "resource.h"
 
 extern void fence_prevent_read_only(const char *function);
+extern void fence_arg_not_null(FunctionCallInfo fcinfo, int n,
+							   const char *what);
+extern FenceName fence_datum_name(Datum datum, bool isnull);
 extern FenceName fence_arg_name(FunctionCallInfo fcinfo, int n);
 extern int64 fence_arg_token(FunctionCallInfo fcinfo, int n);
 extern char *fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what,

@@ -65,8 +65,8 @@ typedef struct GuardStatement
 	StringInfoData asked;
 	int64		token;			/* presented for it */
 	uint64		generation;
-	bool		mark_read;		/* is mark that of "asked"? */
-	int64		mark;
+	bool		mark_read;		/* has its mark been read? */
+	int64		lowest;			/* a token that is not below that mark */
 
 	bool		reported;		/* observed: one warning is enough */
 } GuardStatement;
@@ -282,14 +282,15 @@ judge_new_row(GuardCall *call, const StringInfoData *name, int64 token)
 	FenceRow	row;
 
 	ask_about(statement, name);
-	if (statement->mark_read && token >= statement->mark)
+	if (statement->mark_read && token >= statement->lowest)
 		return true;
 	fence_row_read(&resource, &row);
-	statement->mark = row.mark;
+	if (fence_row_outranks(&row, token))
+		return accepted(call, fence_stale(&resource, token, &row),
+						call->policy->token_attnum);
+	statement->lowest = token;
 	statement->mark_read = true;
-	return accepted(call, token < row.mark ?
-					fence_stale(&resource, token, &row) : NULL,
-					call->policy->token_attnum);
+	return true;
 }
 
 static bool

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *	  Leases and tokens issued by PostgreSQL: acquire, extend, release.
+ *	  Leases and tokens issued by PostgreSQL: acquire, extend, release, ...
  *
  * A refused attempt must not disturb the holder.  Hence the order in
  * acquire(): look without any lock, take the gate without queueing for it,
@@ -22,6 +22,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -29,8 +30,10 @@
 #include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -39,8 +42,11 @@
 #include "resource.h"
 
 PG_FUNCTION_INFO_V1(fence_acquire);
+PG_FUNCTION_INFO_V1(fence_acquire_many);
 PG_FUNCTION_INFO_V1(fence_extend);
 PG_FUNCTION_INFO_V1(fence_release);
+PG_FUNCTION_INFO_V1(fence_hand_over);
+PG_FUNCTION_INFO_V1(fence_break_lease);
 PG_FUNCTION_INFO_V1(fence_home_sql);
 
 #define TTL_MIN			INT64CONST(1000)	/* 1 ms, in microseconds */
@@ -71,8 +77,17 @@ typedef enum AcquireOutcome
 {
 	ACQUIRE_GRANTED,
 	ACQUIRE_HELD,
-	ACQUIRE_BUSY
+	ACQUIRE_BUSY,
+	ACQUIRE_NOT_ALL				/* another one of acquire_many() was not granted */
 } AcquireOutcome;
+
+/* What acquire_many() has found for one of its resources. */
+typedef struct AcquireResult
+{
+	FenceName	name;
+	AcquireOutcome outcome;
+	FenceRow	row;
+} AcquireResult;
 
 static double
 elapsed_ms(instr_time start)
@@ -130,7 +145,7 @@ lock_gate_politely(const FenceName *name)
  * transaction, and this refuses to acquire once work has been done.
  */
 static void
-check_own_transaction(void)
+check_own_transaction(const char *function)
 {
 	if (!IsolationUsesXactSnapshot() ||
 		(!TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
@@ -138,7 +153,8 @@ check_own_transaction(void)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-			 errmsg("fence.acquire() must run in a transaction of its own at this isolation level"),
+			 errmsg("%s must run in a transaction of its own at this isolation level",
+					function),
 			 errdetail("The transaction's snapshot is older than the acquisition and may miss the last commit of the previous holder."),
 			 errhint("Acquire first, commit, and present the token in the next transaction.")));
 }
@@ -161,22 +177,29 @@ live_outcome(const AcquireRequest *request, const FenceRow *row)
 	return is_repeated(request, row) ? ACQUIRE_GRANTED : ACQUIRE_HELD;
 }
 
-/* Under gate and takeover lock. */
-static void
-grant(const AcquireRequest *request, FenceRow *row)
+/* The number above all that were issued or accepted. */
+static int64
+next_token(const FenceName *name, const FenceRow *row)
 {
-	TimestampTz now = GetCurrentTimestamp();
 	int64		last = Max(row->token, row->mark);
 
 	if (last == PG_INT64_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 				 errmsg("fencing tokens of resource \"%.*s\" are exhausted",
-						request->name.len, request->name.data),
+						name->len, name->data),
 				 errdetail("The high-water mark is %lld.", (long long) last),
 				 errhint("Use another resource name.")));
+	return last + 1;
+}
 
-	row->token = row->mark = last + 1;
+/* Under gate and takeover lock. */
+static void
+grant(const AcquireRequest *request, FenceRow *row)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	row->token = row->mark = next_token(&request->name, row);
 	row->mark_holder = row->holder = request->holder;
 	row->marked_at = row->acquired_at = now;
 	row->request_id = request->request_id;
@@ -189,13 +212,38 @@ grant(const AcquireRequest *request, FenceRow *row)
 }
 
 /*
+ * Under the gate, and decided: takes the takeover lock and grants the lease.
+ * Commits of the old holder that have been judged are waited for; prepared
+ * transactions of his can take longer than we do, then the gate is given
+ * back and the answer is false.
+ */
+static bool
+take_over(const AcquireRequest *request, double patience_ms, FenceRow *row)
+{
+	const FenceName *name = &request->name;
+	const FenceVerdict *verdict;
+
+	if (!fence_lock_nowait(name, FENCE_LOCK_TAKEOVER) &&
+		!fence_lock_within(name, FENCE_LOCK_TAKEOVER,
+						   (int) Max(patience_ms, TAKEOVER_MS)))
+	{
+		fence_unlock(name, FENCE_LOCK_GATE);
+		return false;
+	}
+	verdict = fence_present_judge_move(name, row);
+	if (verdict != NULL)
+		fence_verdict_report(ERROR, verdict, NULL);
+	grant(request, row);
+	return true;
+}
+
+/*
  * One attempt; what is left of the wait goes to the takeover lock.
  */
 static AcquireOutcome
 acquire_once(const AcquireRequest *request, double waited_ms, FenceRow *row)
 {
 	double		left_ms = request->wait / 1000.0 - waited_ms;
-	const FenceVerdict *verdict;
 
 	fence_row_read(&request->name, row);
 	if (fence_lease_live(row, GetCurrentTimestamp()))
@@ -210,22 +258,7 @@ acquire_once(const AcquireRequest *request, double waited_ms, FenceRow *row)
 		return live_outcome(request, row);
 	}
 
-	/*
-	 * Decided.  Commits of the old holder that have been judged are waited
-	 * for; prepared transactions of his can take longer than we do.
-	 */
-	if (!fence_lock_nowait(&request->name, FENCE_LOCK_TAKEOVER) &&
-		!fence_lock_within(&request->name, FENCE_LOCK_TAKEOVER,
-						   (int) Max(left_ms, TAKEOVER_MS)))
-	{
-		fence_unlock(&request->name, FENCE_LOCK_GATE);
-		return ACQUIRE_BUSY;
-	}
-	verdict = fence_present_judge_move(&request->name, row);
-	if (verdict != NULL)
-		fence_verdict_report(ERROR, verdict, NULL);
-	grant(request, row);
-	return ACQUIRE_GRANTED;
+	return take_over(request, left_ms, row) ? ACQUIRE_GRANTED : ACQUIRE_BUSY;
 }
 
 /*
@@ -298,33 +331,56 @@ result_desc(FunctionCallInfo fcinfo)
 	return BlessTupleDesc(desc);
 }
 
-/* (acquired, token, expires_at, remaining, held_by, reason) */
-static Datum
-acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
-			   const FenceRow *row)
-{
-	Datum		values[6] = {0};
-	bool		nulls[6] = {false, true, true, true, true, true};
+#define ACQUIRE_COLUMNS	6
 
+/* (acquired, token, expires_at, remaining, held_by, reason) */
+static void
+acquire_columns(AcquireOutcome outcome, const char *reason,
+				const FenceRow *row, Datum *values, bool *nulls)
+{
+	memset(nulls, true, ACQUIRE_COLUMNS * sizeof(bool));
 	values[0] = BoolGetDatum(outcome == ACQUIRE_GRANTED);
+	nulls[0] = false;
 	if (outcome == ACQUIRE_GRANTED)
 	{
 		values[1] = Int64GetDatum(row->token);
 		nulls[1] = false;
 	}
-	if (outcome != ACQUIRE_BUSY)
+	if (outcome == ACQUIRE_GRANTED || outcome == ACQUIRE_HELD)
 	{
 		values[2] = TimestampTzGetDatum(row->expires_at);
 		values[3] = remaining_interval(row->expires_at);
 		values[4] = CStringGetTextDatum(row->holder);
 		nulls[2] = nulls[3] = nulls[4] = false;
 	}
-	if (outcome != ACQUIRE_GRANTED)
+	if (reason != NULL)
 	{
-		values[5] = CStringGetTextDatum(outcome == ACQUIRE_HELD ? "held" :
-										"busy");
+		values[5] = CStringGetTextDatum(reason);
 		nulls[5] = false;
 	}
+}
+
+static const char *
+outcome_reason(AcquireOutcome outcome)
+{
+	static const char *const reasons[] = {
+		[ACQUIRE_GRANTED] = NULL,
+		[ACQUIRE_HELD] = "held",
+		[ACQUIRE_BUSY] = "busy",
+		[ACQUIRE_NOT_ALL] = "not all"
+	};
+
+	return reasons[outcome];
+}
+
+static Datum
+acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
+			   const char *reason, const FenceRow *row)
+{
+	Datum		values[ACQUIRE_COLUMNS];
+	bool		nulls[ACQUIRE_COLUMNS];
+
+	acquire_columns(outcome, reason, row, values, nulls);
 	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values,
 											 nulls));
 }
@@ -352,10 +408,168 @@ fence_acquire(PG_FUNCTION_ARGS)
 										REQUEST_ID_MAX, true);
 	(void) fence_lease_parse(fence_arg_text(fcinfo, 5, "lease", NAMEDATALEN,
 											false));
-	check_own_transaction();
+	check_own_transaction("fence.acquire()");
 
 	outcome = acquire(&request, &row);
-	PG_RETURN_DATUM(acquire_result(fcinfo, outcome, &row));
+	PG_RETURN_DATUM(acquire_result(fcinfo, outcome, outcome_reason(outcome),
+								   &row));
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+	const FenceName *left = &((const AcquireResult *) a)->name;
+	const FenceName *right = &((const AcquireResult *) b)->name;
+	int			order = memcmp(left->data, right->data,
+							   Min(left->len, right->len));
+
+	return order != 0 ? order : left->len - right->len;
+}
+
+/*
+ * The resources of an array, in order and each once.  Everybody acquires
+ * them in the same order, so that two who want the same ones do not both
+ * come away with half of them.
+ */
+static AcquireResult *
+sorted_resources(FunctionCallInfo fcinfo, int n, int *count)
+{
+	AcquireResult *results;
+	Datum	   *names;
+	bool	   *nulls;
+	int			i;
+	int			distinct = 0;
+
+	fence_arg_not_null(fcinfo, n, "array of resources");
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(n), TEXTOID, -1, false,
+					  TYPALIGN_INT, &names, &nulls, count);
+	results = palloc0(Max(*count, 1) * sizeof(AcquireResult));
+	for (i = 0; i < *count; i++)
+		results[i].name = fence_datum_name(names[i], nulls[i]);
+	qsort(results, *count, sizeof(AcquireResult), compare_names);
+	for (i = 0; i < *count; i++)
+	{
+		if (distinct == 0 ||
+			compare_names(&results[i], &results[distinct - 1]) != 0)
+			results[distinct++] = results[i];
+	}
+	*count = distinct;
+	return results;
+}
+
+/*
+ * One attempt at all of them.  If one is refused, those granted before it in
+ * this attempt are taken back with the subtransaction, locks and all.
+ */
+static bool
+acquire_each(AcquireRequest *request, AcquireResult *results, int count,
+			 double waited_ms)
+{
+	int			i;
+	int			j;
+
+	for (i = 0; i < count; i++)
+	{
+		request->name = results[i].name;
+		results[i].outcome = acquire_once(request, waited_ms, &results[i].row);
+		if (results[i].outcome != ACQUIRE_GRANTED)
+		{
+			for (j = 0; j < count; j++)
+			{
+				if (j != i)
+					results[j].outcome = ACQUIRE_NOT_ALL;
+			}
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool
+acquire_all_or_none(AcquireRequest *request, AcquireResult *results, int count,
+					double waited_ms)
+{
+	MemoryContext oldcxt = CurrentMemoryContext;
+	ResourceOwner oldowner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+	volatile bool all = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(oldcxt);
+	PG_TRY();
+	{
+		all = acquire_each(request, results, count, waited_ms);
+		if (all)
+			ReleaseCurrentSubTransaction();
+		else
+			RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(oldcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(oldcxt);
+	CurrentResourceOwner = oldowner;
+	if (error != NULL)
+		ReThrowError(error);
+	return all;
+}
+
+/*
+ * fence.acquire_many(resources text[], holder text, ttl interval,
+ *					  wait interval)
+ *
+ * All or nothing; a row for each resource.
+ */
+Datum
+fence_acquire_many(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	AcquireRequest request;
+	AcquireResult *results;
+	instr_time	start;
+	int			count;
+	int			i;
+
+	fence_prevent_read_only("fence.acquire_many()");
+	results = sorted_resources(fcinfo, 0, &count);
+	request.holder = fence_arg_text(fcinfo, 1, "holder", FENCE_RESOURCE_MAX,
+									false);
+	request.ttl = fence_arg_duration(fcinfo, 2, "ttl", TTL_MIN, TTL_MAX);
+	request.wait = fence_arg_duration(fcinfo, 3, "wait", 0, WAIT_MAX);
+	request.request_id = NULL;
+	check_own_transaction("fence.acquire_many()");
+
+	INSTR_TIME_SET_CURRENT(start);
+	while (!acquire_all_or_none(&request, results, count, elapsed_ms(start)))
+	{
+		double		waited_ms = elapsed_ms(start);
+
+		if (waited_ms * 1000.0 >= request.wait)
+			break;
+		nap(next_nap(&request, waited_ms));
+	}
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (i = 0; i < count; i++)
+	{
+		const AcquireResult *result = &results[i];
+		Datum		values[ACQUIRE_COLUMNS + 1];
+		bool		nulls[ACQUIRE_COLUMNS + 1];
+
+		values[0] = PointerGetDatum(cstring_to_text_with_len(result->name.data,
+															 result->name.len));
+		nulls[0] = false;
+		acquire_columns(result->outcome, outcome_reason(result->outcome),
+						&result->row, values + 1, nulls + 1);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
+							 nulls);
+	}
+	PG_RETURN_VOID();
 }
 
 /*
@@ -471,6 +685,74 @@ fence_release(PG_FUNCTION_ARGS)
 	row.released = true;
 	row.released_at = GetCurrentTimestamp();
 	fence_row_write(&name, &row);
+	PG_RETURN_BOOL(true);
+}
+
+/*
+ * fence.hand_over(resource text, token bigint, new_holder text, ttl interval)
+ *
+ * The holder of a live lease passes it on, under a new token: nobody else
+ * can come in between.
+ */
+Datum
+fence_hand_over(PG_FUNCTION_ARGS)
+{
+	AcquireRequest request;
+	int64		token;
+	const char *reason;
+	FenceRow	row;
+
+	fence_prevent_read_only("fence.hand_over()");
+	request.name = fence_arg_name(fcinfo, 0);
+	token = fence_arg_token(fcinfo, 1);
+	request.holder = fence_arg_text(fcinfo, 2, "holder", FENCE_RESOURCE_MAX,
+									false);
+	request.ttl = fence_arg_duration(fcinfo, 3, "ttl", TTL_MIN, TTL_MAX);
+	request.request_id = NULL;
+	check_own_transaction("fence.hand_over()");
+
+	reason = open_lease(&request.name, token, &row);
+	if (reason == NULL && !take_over(&request, TAKEOVER_MS, &row))
+		reason = "busy";
+	PG_RETURN_DATUM(acquire_result(fcinfo,
+								   reason == NULL ? ACQUIRE_GRANTED :
+								   ACQUIRE_BUSY, reason, &row));
+}
+
+/*
+ * fence.break_lease(resource text) returns boolean
+ *
+ * Ends the lease, live or run out, and raises the mark, because ending a
+ * lease alone fences nobody off.  False if there is none to break.
+ */
+Datum
+fence_break_lease(PG_FUNCTION_ARGS)
+{
+	FenceName	name;
+	FenceRow	row;
+
+	fence_prevent_read_only("fence.break_lease()");
+	name = fence_arg_name(fcinfo, 0);
+
+	fence_lock(&name, FENCE_LOCK_GATE);
+	fence_row_read(&name, &row);
+	if (row.holder == NULL || row.released)
+	{
+		fence_unlock(&name, FENCE_LOCK_GATE);
+		PG_RETURN_BOOL(false);
+	}
+
+	fence_lock(&name, FENCE_LOCK_TAKEOVER);
+	row.mark = next_token(&name, &row);
+	row.mark_holder = NULL;
+	row.released = true;
+	row.marked_at = row.released_at = GetCurrentTimestamp();
+	fence_row_write(&name, &row);
+
+	ereport(LOG,
+			(errmsg("lease of holder \"%s\" on resource \"%.*s\" broken by \"%s\"",
+					row.holder, name.len, name.data,
+					GetUserNameFromId(GetUserId(), false))));
 	PG_RETURN_BOOL(true);
 }
 

@@ -105,6 +105,9 @@ fence_lease_parse(const char *lease)
 static const char *
 mark_detail(const FenceRow *row)
 {
+	if (!row->found)
+		return psprintf("The resource is not known, or was forgotten; then tokens up to %lld are too old.",
+						(long long) row->mark);
 	if (row->mark_holder != NULL)
 		return psprintf("Token %lld was accepted from holder \"%s\" at %s.",
 						(long long) row->mark, row->mark_holder,
@@ -131,7 +134,8 @@ stale(const FenceName *name, int64 token, const char *detail, const char *hint)
 const FenceVerdict *
 fence_stale(const FenceName *name, int64 token, const FenceRow *row)
 {
-	bool		reset = row->token == 0 && row->mark - token >= FAR_BELOW;
+	bool		reset = row->found && row->token == 0 &&
+		row->mark - token >= FAR_BELOW;
 
 	return stale(name, token, mark_detail(row),
 				 reset ?
@@ -315,7 +319,7 @@ present_equal(const FenceToken *token, const FenceRow *row,
 	if (verdict != NULL)
 		return verdict;
 
-	fence_lock(name, FENCE_LOCK_PRESENCE);
+	fence_lock_presence(name, token->number);
 	remember(token, row->mark_holder ? row->mark_holder : token->holder);
 	return NULL;
 }
@@ -357,7 +361,7 @@ present_higher(const FenceToken *token, const Presentation *before)
 		fence_unlock(name, FENCE_LOCK_GATE);
 		if (verdict != NULL)
 			return verdict;
-		return token->number < row.mark ?
+		return fence_row_outranks(&row, token->number) ?
 			fence_stale(name, token->number, &row) :
 			present_equal(token, &row, before);
 	}
@@ -375,7 +379,7 @@ present_higher(const FenceToken *token, const Presentation *before)
 	row.marked_at = GetCurrentTimestamp();
 	fence_row_write(name, &row);
 
-	fence_lock(name, FENCE_LOCK_PRESENCE);
+	fence_lock_presence(name, token->number);
 	remember(token, token->holder);
 	return NULL;
 }
@@ -431,7 +435,7 @@ fence_present(const FenceToken *token)
 		return superseded(&token->name, token->number, before->token);
 
 	fence_row_read(&token->name, &row);
-	if (token->number < row.mark)
+	if (fence_row_outranks(&row, token->number))
 		return fence_stale(&token->name, token->number, &row);
 	if (token->number == row.mark)
 		return present_equal(token, &row, before);
@@ -554,16 +558,14 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
 
 	fence_row_read_at(&entry->name, snapshot, &row);
 
-	/*
-	 * A row that is gone was deleted behind our back: there is no mark to
-	 * judge by.
-	 */
+	if (fence_row_outranks(&row, top->token))
+		return fence_stale(&entry->name, top->token, &row);
+
+	/* Deleted by hand: there is no mark to judge by. */
 	if (!row.found)
 		return stale(&entry->name, top->token,
 					 "The row of the resource has disappeared from fence.resource.",
 					 "Rows of fence.resource must not be deleted by hand.");
-	if (top->token < row.mark)
-		return fence_stale(&entry->name, top->token, &row);
 	if (top->lease_required &&
 		(row.token != top->token || !fence_lease_live_at_commit(&row, now)))
 		return not_held(&entry->name, top->token, &row);

@@ -7,7 +7,10 @@
  * lease) and one heavyweight lock tag, which is used in four roles:
  *
  *	presence	AccessShareLock, by whoever has presented a token.  Conflicts
- *				with none of the others; lets people find them in pg_locks.
+ *				with nobody; lets evict() and people find them in pg_locks.
+ *				Its tag differs from that of the others: it also carries
+ *				the low bits of the token, so that evict() can tell an older
+ *				holder from the present one.
  *	gate		ShareUpdateExclusiveLock, by every writer of the row.  Excludes
  *				other writers, but no committer.
  *	takeover	ExclusiveLock, by a gate holder that has decided to raise the
@@ -56,9 +59,14 @@
 
 /*
  * Core uses the classes 1 and 2 of advisory lock tags for its SQL functions;
- * this one is ours (objsubid in pg_locks).
+ * these are ours (objsubid in pg_locks).
  */
-#define FENCE_LOCK_CLASS	0x70F
+#define FENCE_LOCK_CLASS		0x70F
+#define FENCE_PRESENCE_CLASS	0x4000	/* and above, up to the next power */
+#define FENCE_PRESENCE_BITS		0x3FFF
+
+/* No resource has this name; its row holds the floor. */
+#define FLOOR_NAME				fence_name("", 0)
 
 /* Columns of fence.resource, in the order of the install script. */
 enum
@@ -100,6 +108,63 @@ lock_tag(const FenceName *name)
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (name->key >> 32),
 						 (uint32) name->key, FENCE_LOCK_CLASS);
 	return tag;
+}
+
+static LOCKTAG
+presence_tag(const FenceName *name, int64 token)
+{
+	LOCKTAG		tag = lock_tag(name);
+
+	tag.locktag_field4 = FENCE_PRESENCE_CLASS |
+		(uint16) (token & FENCE_PRESENCE_BITS);
+	return tag;
+}
+
+/*
+ * Shows that this transaction has presented the token.
+ */
+void
+fence_lock_presence(const FenceName *name, int64 token)
+{
+	LOCKTAG		tag = presence_tag(name, token);
+
+	(void) LockAcquire(&tag, AccessShareLock, false, false);
+}
+
+/*
+ * Process ids of the backends whose transaction has presented another token
+ * of the resource than this one, and not this one as well.  Counts prepared
+ * transactions apart.
+ */
+List *
+fence_other_presenters(const FenceName *name, int64 token, int *prepared)
+{
+	LOCKTAG		current = presence_tag(name, token);
+	LockData   *locks = GetLockStatusData();
+	List	   *same = NIL;
+	List	   *others = NIL;
+	int			i;
+
+	*prepared = 0;
+	for (i = 0; i < locks->nelements; i++)
+	{
+		const LockInstanceData *lock = &locks->locks[i];
+		const LOCKTAG *tag = &lock->locktag;
+
+		if (tag->locktag_type != LOCKTAG_ADVISORY ||
+			tag->locktag_field1 != current.locktag_field1 ||
+			tag->locktag_field2 != current.locktag_field2 ||
+			tag->locktag_field3 != current.locktag_field3 ||
+			(tag->locktag_field4 & FENCE_PRESENCE_CLASS) == 0)
+			continue;
+		if (tag->locktag_field4 == current.locktag_field4)
+			same = lappend_int(same, lock->pid);
+		else if (lock->pid == 0)
+			(*prepared)++;
+		else
+			others = list_append_unique_int(others, lock->pid);
+	}
+	return list_difference_int(others, same);
 }
 
 /*
@@ -217,6 +282,13 @@ fence_relid(const char *relname)
 	return relid;
 }
 
+/* The table itself, for a scan over all rows. */
+Relation
+fence_resource_open(LOCKMODE mode)
+{
+	return table_open(fence_relid("resource"), mode);
+}
+
 /* Reads one column; char * ones are palloc'd, missing ones are NULL or 0. */
 static Datum
 row_datum(HeapTuple tuple, TupleDesc desc, int attnum, bool *isnull)
@@ -267,7 +339,21 @@ row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
 }
 
 /*
- * Reads the row as of a snapshot.
+ * The row in a slot of the table.
+ */
+void
+fence_row_of_slot(TupleTableSlot *slot, FenceName *name, FenceRow *row)
+{
+	HeapTuple	tuple = ExecCopySlotHeapTuple(slot);
+	char	   *data = row_text(tuple, slot->tts_tupleDescriptor, Anum_name);
+
+	memset(row, 0, sizeof(FenceRow));
+	row_deform(tuple, slot->tts_tupleDescriptor, row);
+	*name = fence_name(data, strlen(data));
+}
+
+/*
+ * Finds the row as of a snapshot; *row is zero if there is none.
  *
  * In a serializable transaction the scan itself runs with SnapshotAny and
  * each version is tested here: a scan with an MVCC snapshot would leave
@@ -275,10 +361,10 @@ row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
  * 40001.  Otherwise the index may use (and mark dead entries for) the
  * snapshot as usual.
  */
-void
-fence_row_read_at(const FenceName *name, Snapshot snapshot, FenceRow *row)
+static void
+find_row(const FenceName *name, Snapshot snapshot, FenceRow *row)
 {
-	Relation	heap = table_open(fence_relid("resource"), AccessShareLock);
+	Relation	heap = fence_resource_open(AccessShareLock);
 	Relation	index = index_open(fence_relid("resource_pkey"),
 								   AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(heap, NULL);
@@ -304,6 +390,24 @@ fence_row_read_at(const FenceName *name, Snapshot snapshot, FenceRow *row)
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
 	table_close(heap, AccessShareLock);
+}
+
+/*
+ * Reads the row as of a snapshot.  Where there is none, the mark is the
+ * floor: what forget() has removed is never accepted or issued again.
+ */
+void
+fence_row_read_at(const FenceName *name, Snapshot snapshot, FenceRow *row)
+{
+	FenceName	floor_name = FLOOR_NAME;
+	FenceRow	floor;
+
+	find_row(name, snapshot, row);
+	if (row->found)
+		return;
+	find_row(&floor_name, snapshot, &floor);
+	row->mark = floor.mark;
+	row->marked_at = floor.marked_at;
 }
 
 /*
@@ -364,7 +468,7 @@ row_form(TupleDesc desc, const FenceName *name, const FenceRow *row)
 void
 fence_row_write(const FenceName *name, FenceRow *row)
 {
-	Relation	heap = table_open(fence_relid("resource"), RowExclusiveLock);
+	Relation	heap = fence_resource_open(RowExclusiveLock);
 	HeapTuple	tuple = row_form(RelationGetDescr(heap), name, row);
 
 	Assert(fence_lock_held(name, FENCE_LOCK_GATE));
@@ -378,6 +482,50 @@ fence_row_write(const FenceName *name, FenceRow *row)
 	row->found = true;
 	row->tuple = tuple;
 	CommandCounterIncrement();
+}
+
+/*
+ * Removes the row.  The caller holds gate and takeover lock, and raises the
+ * floor in the same transaction.
+ */
+void
+fence_row_delete(const FenceName *name, const FenceRow *row)
+{
+	Relation	heap = fence_resource_open(RowExclusiveLock);
+
+	Assert(fence_lock_held(name, FENCE_LOCK_TAKEOVER));
+
+	CatalogTupleDelete(heap, &row->tuple->t_self);
+	table_close(heap, NoLock);
+	CommandCounterIncrement();
+}
+
+/*
+ * Raises the floor to a mark, if it is below.  Waits for others who do that.
+ */
+void
+fence_floor_raise(int64 mark)
+{
+	FenceName	name = FLOOR_NAME;
+	FenceRow	row;
+
+	fence_lock(&name, FENCE_LOCK_GATE);
+	fence_row_read(&name, &row);
+	if (mark <= row.mark)
+		return;
+	row.mark = mark;
+	row.marked_at = GetCurrentTimestamp();
+	fence_row_write(&name, &row);
+}
+
+/*
+ * Is the token too old?  Without a row, the floor itself is too: it was the
+ * token of a resource that may have been this one.
+ */
+bool
+fence_row_outranks(const FenceRow *row, int64 token)
+{
+	return token < row->mark || (!row->found && token == row->mark);
 }
 
 /*

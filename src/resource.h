@@ -12,6 +12,8 @@
 #define FENCE_RESOURCE_H
 
 #include "access/htup.h"
+#include "executor/tuptable.h"
+#include "nodes/pg_list.h"
 #include "storage/lock.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
@@ -21,10 +23,9 @@
 #define FENCE_RESOURCE_MAX	512
 
 /*
- * The four roles on the one lock tag of a resource.  Which mode stands for
- * which role is what makes the protocol work, see resource.c.
+ * Roles on the lock tag of a resource.  Which mode stands for which role is
+ * what makes the protocol work, see resource.c.
  */
-#define FENCE_LOCK_PRESENCE	AccessShareLock
 #define FENCE_LOCK_COMMIT	RowShareLock
 #define FENCE_LOCK_GATE		ShareUpdateExclusiveLock
 #define FENCE_LOCK_TAKEOVER	ExclusiveLock
@@ -40,10 +41,10 @@ typedef struct FenceName
 /* One version of a row of fence.resource. */
 typedef struct FenceRow
 {
-	bool		found;			/* false: no row, all else is zero */
+	bool		found;			/* false: no row, mark is the floor */
 	HeapTuple	tuple;			/* the version that was read */
 	int64		token;			/* last number issued here, 0 if none was */
-	int64		mark;			/* high-water mark, 0 if there is no row */
+	int64		mark;			/* high-water mark */
 	char	   *mark_holder;	/* who presented or acquired it, or NULL */
 	TimestampTz marked_at;
 	char	   *holder;			/* of the lease, NULL if there never was one */
@@ -58,6 +59,9 @@ typedef struct FenceRow
 
 extern FenceName fence_name(const char *data, int len);
 
+extern void fence_lock_presence(const FenceName *name, int64 token);
+extern List *fence_other_presenters(const FenceName *name, int64 token,
+									int *prepared);
 extern void fence_lock(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_nowait(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_within(const FenceName *name, LOCKMODE mode, int ms);
@@ -65,10 +69,16 @@ extern bool fence_lock_held(const FenceName *name, LOCKMODE mode);
 extern void fence_unlock(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_contested(const FenceName *name, LOCKMODE mode);
 
+extern Relation fence_resource_open(LOCKMODE mode);
+extern void fence_row_of_slot(TupleTableSlot *slot, FenceName *name,
+							  FenceRow *row);
 extern void fence_row_read(const FenceName *name, FenceRow *row);
 extern void fence_row_read_at(const FenceName *name, Snapshot snapshot,
 							  FenceRow *row);
 extern void fence_row_write(const FenceName *name, FenceRow *row);
+extern void fence_row_delete(const FenceName *name, const FenceRow *row);
+extern void fence_floor_raise(int64 mark);
+extern bool fence_row_outranks(const FenceRow *row, int64 token);
 
 extern bool fence_lease_live(const FenceRow *row, TimestampTz now);
 extern bool fence_lease_live_at_commit(const FenceRow *row, TimestampTz now);

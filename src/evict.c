@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * evict.c
+ *	  Terminates the backends of older holders.
+ *
+ * The fence keeps an older holder from committing, but the rows that its
+ * open transaction has locked stay locked until it ends, and a frozen client
+ * never ends it.
+ *
+ * IDENTIFICATION
+ *	  src/evict.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "fmgr.h"
+#include "miscadmin.h"
+
+#include "args.h"
+#include "resource.h"
+
+PG_FUNCTION_INFO_V1(fence_evict);
+
+static bool
+terminate(int pid, const FenceName *name)
+{
+	ereport(LOG,
+			(errmsg("backend %d, an older holder of resource \"%.*s\", terminated by \"%s\"",
+					pid, name->len, name->data,
+					GetUserNameFromId(GetUserId(), false))));
+	return kill(pid, SIGTERM) == 0;
+}
+
+/*
+ * fence.evict(resource text) returns integer
+ *
+ * How many backends were told to end: those whose open transaction has
+ * presented a token of the resource, but not the present mark.  They need a
+ * moment to do so.
+ */
+Datum
+fence_evict(PG_FUNCTION_ARGS)
+{
+	FenceName	name;
+	FenceRow	row;
+	ListCell   *lc;
+	int			prepared;
+	int			count = 0;
+
+	fence_prevent_read_only("fence.evict()");
+	name = fence_arg_name(fcinfo, 0);
+	fence_row_read(&name, &row);
+
+	foreach(lc, fence_other_presenters(&name, row.mark, &prepared))
+	{
+		if (lfirst_int(lc) != MyProcPid && terminate(lfirst_int(lc), &name))
+			count++;
+	}
+	if (prepared > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("%d prepared transactions of older holders of resource \"%.*s\" remain",
+						prepared, name.len, name.data),
+				 errhint("See pg_prepared_xacts, and use ROLLBACK PREPARED.")));
+	PG_RETURN_INT32(count);
+}
