@@ -313,6 +313,181 @@ GRANT SELECT ON TABLE fence.protected_tables TO pg_monitor;
 COMMENT ON VIEW fence.protected_tables IS
 	'tables with a guard, and what it demands';
 
+CREATE FUNCTION fence.policy_problem(target regclass, tgargs bytea)
+RETURNS text
+LANGUAGE C STABLE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_policy_problem';
+REVOKE ALL ON FUNCTION fence.policy_problem(regclass, bytea) FROM PUBLIC;
+COMMENT ON FUNCTION fence.policy_problem(regclass, bytea) IS
+	'why a guard with these trigger arguments cannot work on the table as it is now, NULL if it can';
+
+CREATE FUNCTION fence.stored_above_mark(target regclass, tgargs bytea)
+RETURNS text
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stored_above_mark';
+REVOKE ALL ON FUNCTION fence.stored_above_mark(regclass, bytea) FROM PUBLIC;
+COMMENT ON FUNCTION fence.stored_above_mark(regclass, bytea) IS
+	'a resource of the table whose mark is below a token stored in its rows, NULL if there is none; reads the whole table';
+
+-- What weakens a guard.  The remedy is a statement, or words where there is
+-- none.
+CREATE FUNCTION fence.audit()
+RETURNS TABLE (target regclass, severity text, problem text, remedy text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+WITH guard AS (
+	SELECT t.oid, t.tgrelid, t.tgname, t.tgtype, t.tgenabled, t.tgargs,
+		t.tgparentid, t.tgattr, t.tgqual,
+		(t.tgtype & 1) <> 0 AS is_row,
+		(t.tgtype & 2) <> 0 AS is_before,
+		(t.tgtype & 32) <> 0 AS is_truncate,
+		c.relkind, c.relispartition, c.relowner,
+		pg_catalog.quote_ident(t.tgname) AS qname
+	FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+	WHERE t.tgfoid = 'fence.guard()'::regprocedure
+), guarded AS (
+	-- the tables that fence.protect() was called for
+	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT tgargs) AS policies,
+		relkind, relispartition, relowner,
+		bool_or(is_truncate) AS has_truncate,
+		bool_or(NOT is_row AND NOT is_truncate) AS has_statement,
+		bool_or(is_row AND is_before) AS has_before,
+		bool_or(is_row AND NOT is_before) AS has_after
+	FROM guard
+	WHERE tgparentid = 0
+	GROUP BY tgrelid, relkind, relispartition, relowner
+	HAVING bool_or(NOT is_truncate)
+), policy AS (
+	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode,
+		format('SELECT fence.protect(%L, %L%s%s%s);', g.tgrelid::regclass, p.resource,
+			CASE WHEN p.token_column IS NOT NULL THEN format(', token_column => %L', p.token_column) END,
+			CASE WHEN p.marks <> 'resource' THEN format(', marks => %L', p.marks) END,
+			CASE WHEN p.lease IS NOT NULL THEN format(', lease => %L', p.lease) END) AS protect
+	FROM guarded g
+		CROSS JOIN LATERAL (
+			SELECT max(substr(a, 10)) FILTER (WHERE a LIKE 'resource=%') AS resource,
+				max(substr(a, 14)) FILTER (WHERE a LIKE 'token\_column=%') AS token_column,
+				coalesce(max(substr(a, 7)) FILTER (WHERE a LIKE 'marks=%'), 'resource') AS marks,
+				max(substr(a, 7)) FILTER (WHERE a LIKE 'lease=%') AS lease,
+				coalesce(max(substr(a, 6)) FILTER (WHERE a LIKE 'mode=%'), 'enforce') AS mode
+			FROM unnest(fence.trigger_arguments(g.tgargs)) a) p
+)
+SELECT tgrelid::regclass, 'error', format('guard trigger %s is disabled', qname),
+	format('ALTER TABLE %s ENABLE TRIGGER %s;', tgrelid::regclass, qname)
+FROM guard WHERE tgenabled IN ('D', 'R')
+UNION ALL
+SELECT tgrelid::regclass, 'error',
+	format('guard trigger %s was altered: it is limited to some columns or rows', qname),
+	format('DROP TRIGGER %s ON %s;', qname, tgrelid::regclass)
+FROM guard WHERE tgattr <> '' OR tgqual IS NOT NULL
+UNION ALL
+SELECT tgrelid::regclass, 'error', 'its guard triggers disagree about the policy', protect
+FROM policy WHERE policies > 1
+UNION ALL
+SELECT tgrelid::regclass, 'error', 'some of its guard triggers are missing', protect
+FROM policy
+WHERE NOT has_truncate
+	OR (token_column IS NOT NULL AND NOT (has_before AND has_after))
+	OR (token_column IS NULL AND NOT (has_statement OR has_after))
+UNION ALL
+SELECT tgrelid::regclass, 'error', problem, 'Call fence.protect() with the columns that the table has now.'
+FROM policy CROSS JOIN LATERAL fence.policy_problem(tgrelid, tgargs) problem
+WHERE problem IS NOT NULL
+UNION ALL
+SELECT tgrelid::regclass, 'error',
+	'writes through its parent are not judged, the guard sees only statements on the table itself', protect
+FROM policy
+WHERE has_statement AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = tgrelid)
+UNION ALL
+SELECT i.inhrelid::regclass, 'error', format('inheritance child of guarded table %s has no guard of its own', p.tgrelid::regclass),
+	replace(p.protect, quote_literal(p.tgrelid::regclass::text), quote_literal(i.inhrelid::regclass::text))
+FROM policy p JOIN pg_inherits i ON i.inhparent = p.tgrelid
+WHERE p.relkind = 'r' AND NOT EXISTS (SELECT FROM guard WHERE tgrelid = i.inhrelid)
+UNION ALL
+SELECT t.relid, 'error', 'TRUNCATE of this partition is not guarded', p.protect
+FROM policy p CROSS JOIN LATERAL pg_partition_tree(p.tgrelid) t
+WHERE p.relkind = 'p'
+	AND NOT EXISTS (SELECT FROM guard g WHERE g.tgrelid = t.relid AND g.is_truncate)
+UNION ALL
+SELECT g.tgrelid::regclass, 'error', 'only its TRUNCATE is guarded: it was a partition of a guarded table',
+	format('SELECT fence.unprotect(%L);', g.tgrelid::regclass)
+FROM guard g
+GROUP BY g.tgrelid, g.relispartition
+HAVING NOT g.relispartition AND bool_and(g.is_truncate)
+UNION ALL
+SELECT t.tgrelid::regclass, 'warning',
+	format('trigger %s fires after the guard and can change what it has judged', quote_ident(t.tgname)),
+	format('ALTER TRIGGER %s ON %s RENAME TO ...;', quote_ident(t.tgname), t.tgrelid::regclass)
+FROM pg_trigger t JOIN guard g ON g.tgrelid = t.tgrelid AND g.is_row AND g.is_before
+WHERE NOT t.tgisinternal AND (t.tgtype & 3) = 3
+	AND t.tgfoid <> 'fence.guard()'::regprocedure
+	AND t.tgname::text COLLATE "C" > g.tgname::text COLLATE "C"
+UNION ALL
+SELECT tgrelid::regclass, 'warning', 'its guard only observes', protect
+FROM policy WHERE mode = 'observe'
+UNION ALL
+SELECT p.tgrelid::regclass, 'warning',
+	format('its owner %s can log in and can remove the guard', quote_ident(r.rolname)),
+	format('ALTER TABLE %s OWNER TO ...;', p.tgrelid::regclass)
+FROM policy p JOIN pg_roles r ON r.oid = p.relowner
+WHERE r.rolcanlogin AND NOT r.rolsuper
+UNION ALL
+SELECT p.tgrelid::regclass, 'warning',
+	format('marks do not follow replicated rows: guard trigger %s does not fire for them', g.qname),
+	format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %s;', p.tgrelid::regclass, g.qname)
+FROM policy p
+	JOIN pg_subscription_rel s ON s.srrelid = p.tgrelid
+	JOIN guard g ON g.tgrelid = p.tgrelid AND g.is_row AND g.tgenabled = 'O'
+WHERE p.marks <> 'row'
+UNION ALL
+SELECT p.tgrelid::regclass, 'error',
+	format('resource "%s" has a mark below a token that is stored in the table', above.name),
+	format('SELECT fence.raise_mark(%L, ...);', above.name)
+FROM policy p
+	CROSS JOIN LATERAL fence.stored_above_mark(p.tgrelid, p.tgargs) above (name)
+WHERE p.marks = 'both' AND above.name IS NOT NULL
+	AND fence.policy_problem(p.tgrelid, p.tgargs) IS NULL
+UNION ALL
+SELECT c.oid::regclass, 'error',
+	format('%s may %s on it', CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, a.privilege_type),
+	format('REVOKE %s ON %s FROM %s;', a.privilege_type, c.oid::regclass,
+		CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END)
+FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+WHERE c.relnamespace = 'fence'::regnamespace AND c.relkind = 'r' AND a.grantee <> c.relowner
+UNION ALL
+SELECT NULL, 'warning', format('synchronous_commit is off%s: a crash can lose the newest marks', s.place), s.remedy
+FROM (
+	SELECT '' AS place, 'ALTER SYSTEM RESET synchronous_commit;' AS remedy
+	WHERE current_setting('synchronous_commit') = 'off'
+	UNION ALL
+	SELECT format(' for %s%s', CASE WHEN setrole <> 0 THEN 'role ' || quote_ident(pg_get_userbyid(setrole)) ELSE 'all roles' END,
+			CASE WHEN setdatabase <> 0 THEN ' in this database' ELSE '' END),
+		CASE WHEN setrole = 0 THEN format('ALTER DATABASE %I RESET synchronous_commit;', current_database())
+			WHEN setdatabase = 0 THEN format('ALTER ROLE %s RESET synchronous_commit;', quote_ident(pg_get_userbyid(setrole)))
+			ELSE format('ALTER ROLE %s IN DATABASE %I RESET synchronous_commit;', quote_ident(pg_get_userbyid(setrole)), current_database()) END
+	FROM pg_db_role_setting
+	WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+		AND 'synchronous_commit=off' = ANY (setconfig)) s
+UNION ALL
+SELECT NULL, 'error', format('pg_fence.bypass is on%s', CASE WHEN setrole <> 0 THEN ' for role ' || quote_ident(pg_get_userbyid(setrole)) END),
+	CASE WHEN setrole = 0 THEN format('ALTER DATABASE %I RESET pg_fence.bypass;', current_database())
+		WHEN setdatabase = 0 THEN format('ALTER ROLE %s RESET pg_fence.bypass;', quote_ident(pg_get_userbyid(setrole)))
+		ELSE format('ALTER ROLE %s IN DATABASE %I RESET pg_fence.bypass;', quote_ident(pg_get_userbyid(setrole)), current_database()) END
+FROM pg_db_role_setting
+WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+	AND EXISTS (SELECT FROM unnest(setconfig) s WHERE s IN ('pg_fence.bypass=on', 'pg_fence.bypass=true', 'pg_fence.bypass=yes', 'pg_fence.bypass=1'))
+UNION ALL
+SELECT NULL, 'warning',
+	format('resource "%s" has been held by "%s" for more than a day', resource, holder),
+	format('SELECT fence.break_lease(%L);', resource)
+FROM fence.leases
+WHERE state = 'held' AND acquired_at < clock_timestamp() - interval '1 day'
+$$;
+REVOKE ALL ON FUNCTION fence.audit() FROM PUBLIC;
+COMMENT ON FUNCTION fence.audit() IS
+	'what weakens the guards of this database, one row each, with the statement that repairs it';
+
 --
 -- Privileges
 --

@@ -248,31 +248,34 @@ fence_policy_arguments(const FencePolicy *policy)
 }
 
 static void
-argument_error(Relation relation, const Trigger *trigger, const char *problem,
-			   const char *argument)
+argument_error(Relation relation, const char *problem, const char *argument)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("trigger \"%s\" on table \"%s\" has %s argument \"%s\"",
-					trigger->tgname, RelationGetRelationName(relation),
-					problem, argument),
+			 errmsg("a guard trigger on table \"%s\" has %s argument \"%s\"",
+					RelationGetRelationName(relation), problem, argument),
 			 errhint("Let fence.protect() create the triggers."),
 			 errtable(relation)));
 }
 
-static FencePolicy *
-parse_arguments(Relation relation, const Trigger *trigger)
+/*
+ * The policy that trigger arguments stand for, bound to the relation, in the
+ * current memory context.
+ */
+FencePolicy *
+fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 {
 	static const char *const keys[] = {
 		"resource", "token_column", "marks", "lease", "mode"
 	};
 	const char *values[lengthof(keys)] = {NULL};
+	FencePolicy *policy;
 	int			arg;
 	int			i;
 
-	for (arg = 0; arg < trigger->tgnargs; arg++)
+	for (arg = 0; arg < count; arg++)
 	{
-		const char *argument = trigger->tgargs[arg];
+		const char *argument = arguments[arg];
 
 		for (i = 0; i < (int) lengthof(keys); i++)
 		{
@@ -282,15 +285,17 @@ parse_arguments(Relation relation, const Trigger *trigger)
 				break;
 		}
 		if (i == (int) lengthof(keys))
-			argument_error(relation, trigger, "an unknown", argument);
+			argument_error(relation, "an unknown", argument);
 		if (values[i] != NULL)
-			argument_error(relation, trigger, "a repeated", argument);
+			argument_error(relation, "a repeated", argument);
 		values[i] = argument + strlen(keys[i]) + 1;
 	}
 	if (values[0] == NULL)
-		argument_error(relation, trigger, "no", "resource=...");
-	return fence_policy_make(values[0], values[1], values[2], values[3],
-							 values[4]);
+		argument_error(relation, "no", "resource=...");
+	policy = fence_policy_make(values[0], values[1], values[2], values[3],
+							   values[4]);
+	fence_policy_bind(policy, relation);
+	return policy;
 }
 
 /*
@@ -313,8 +318,8 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 	cxt = AllocSetContextCreate(TopTransactionContext, "pg_fence policy",
 								ALLOCSET_SMALL_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
-	policy = parse_arguments(relation, trigger);
-	fence_policy_bind(policy, relation);
+	policy = fence_policy_of_arguments(relation, trigger->tgargs,
+									   trigger->tgnargs);
 	MemoryContextSwitchTo(oldcxt);
 
 	entry = hash_search(policies, &trigger->tgoid, HASH_ENTER, NULL);

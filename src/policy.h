@@ -58,6 +58,9 @@ extern FencePolicy *fence_policy_make(const char *resource,
 									  const char *token_column,
 									  const char *marks, const char *lease,
 									  const char *mode);
+extern FencePolicy *fence_policy_of_arguments(Relation relation,
+											  char *const *arguments,
+											  int count);
 extern void fence_policy_bind(FencePolicy *policy, Relation relation);
 extern List *fence_policy_arguments(const FencePolicy *policy);
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,

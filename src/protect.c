@@ -22,14 +22,11 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -41,7 +38,6 @@
 
 PG_FUNCTION_INFO_V1(fence_protect);
 PG_FUNCTION_INFO_V1(fence_unprotect);
-PG_FUNCTION_INFO_V1(fence_trigger_arguments);
 
 #define TEMPLATE_MAX	8192
 
@@ -414,31 +410,4 @@ fence_unprotect(PG_FUNCTION_ARGS)
 	SPI_finish();
 	relation_close(relation, NoLock);
 	PG_RETURN_BOOL(found);
-}
-
-/*
- * fence.trigger_arguments(tgargs bytea) returns text[]
- *
- * Takes pg_trigger.tgargs apart, for the view fence.protected_tables.
- */
-Datum
-fence_trigger_arguments(PG_FUNCTION_ARGS)
-{
-	bytea	   *tgargs = PG_GETARG_BYTEA_PP(0);
-	const char *next = VARDATA_ANY(tgargs);
-	const char *end = next + VARSIZE_ANY_EXHDR(tgargs);
-	ArrayBuildState *arguments = initArrayResult(TEXTOID, CurrentMemoryContext,
-												 true);
-
-	while (next < end)
-	{
-		int			len = strnlen(next, end - next);
-
-		pg_verifymbstr(next, len, false);
-		accumArrayResult(arguments,
-						 PointerGetDatum(cstring_to_text_with_len(next, len)),
-						 false, TEXTOID, CurrentMemoryContext);
-		next += len + 1;
-	}
-	PG_RETURN_DATUM(makeArrayResult(arguments, CurrentMemoryContext));
 }
