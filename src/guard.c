@@ -462,25 +462,26 @@ after_row_with_token(const GuardCall *call, TupleTableSlot *old,
 	StringInfo	old_name = &call->statement->old_name;
 	StringInfo	new_name = &call->statement->new_name;
 	int64		token = token_value(call, new);
+	bool		same = true;
 
 	render(call, new, new_name);
 	if (token < 1)
 		triggered_change_error(call, new_name, 0);
 	if (old != NULL)
+	{
 		check_not_below(call, new_name, token, token_value(call, old), old);
+		render(call, old, old_name);
+		same = same_name(old_name, new_name);
+	}
+	if (!same)
+		(void) require_token(call, old_name);
 	if (fence_policy_presents(call->policy))
 	{
 		if (token > require_token(call, new_name))
 			triggered_change_error(call, new_name, token);
-		return;
 	}
-	if (old != NULL)
-	{
-		render(call, old, old_name);
-		if (same_name(old_name, new_name))
-			return;
-	}
-	judge_new_row(call, new_name, token);
+	else if (old == NULL || !same)
+		judge_new_row(call, new_name, token);
 }
 
 static void
