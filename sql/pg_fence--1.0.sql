@@ -3,20 +3,29 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pg_fence" to load this file. \quit
 
--- The owner of a schema may drop and replace what is in it.  A schema that
--- somebody else made beforehand is not one to put a fence into.
+-- The owner of a schema may drop and replace what is in it, and who may
+-- create in it can add overloads.  A schema that was made beforehand must not
+-- leave that to others.
 DO $$
 BEGIN
-	IF NOT (SELECT r.rolsuper OR r.rolname OPERATOR(pg_catalog.=) CURRENT_USER
+	IF EXISTS (SELECT
 			FROM pg_catalog.pg_namespace n
 				JOIN pg_catalog.pg_roles r
 					ON r.oid OPERATOR(pg_catalog.=) n.nspowner
-			WHERE n.nspname OPERATOR(pg_catalog.=) 'fence')
+			WHERE n.nspname OPERATOR(pg_catalog.=) 'fence'
+				AND NOT r.rolsuper
+				AND r.rolname OPERATOR(pg_catalog.<>) CURRENT_USER)
+		OR EXISTS (SELECT
+			FROM pg_catalog.pg_namespace n
+				CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) a
+			WHERE n.nspname OPERATOR(pg_catalog.=) 'fence'
+				AND a.privilege_type OPERATOR(pg_catalog.=) 'CREATE'
+				AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner)
 	THEN
 		RAISE insufficient_privilege USING
-			MESSAGE = 'schema "fence" belongs to another role',
-			DETAIL = 'Its owner could replace the functions of pg_fence.',
-			HINT = 'Drop the schema, or give it to a superuser with ALTER SCHEMA.';
+			MESSAGE = 'other roles can create objects in schema "fence"',
+			DETAIL = 'They could replace the functions of pg_fence.',
+			HINT = 'Drop the schema, or give it to a superuser and revoke CREATE from others.';
 	END IF;
 END
 $$;

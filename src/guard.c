@@ -474,22 +474,26 @@ judge_written(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 	StringInfo	new_name = &call->statement->new_name;
 	int64		token = token_value(call, new);
 	int64		presented;
+	bool		same = true;
 
 	if (!render(call, new, new_name))
 		return false;
 	if (token < 1)
 		return refuse_triggered_change(call, new_name, 0);
-	if (old != NULL &&
-		!not_below(call, new_name, token, token_value(call, old), old))
+	if (old != NULL)
+	{
+		if (!not_below(call, new_name, token, token_value(call, old), old) ||
+			!render(call, old, old_name))
+			return false;
+		same = same_name(old_name, new_name);
+	}
+	if (!same && !require_token(call, old_name, &presented))
 		return false;
 	if (fence_policy_presents(call->policy))
 		return require_token(call, new_name, &presented) &&
 			(token <= presented ||
 			 refuse_triggered_change(call, new_name, token));
-	if (old != NULL && (!render(call, old, old_name) ||
-						same_name(old_name, new_name)))
-		return call->verdict == NULL;
-	return judge_new_row(call, new_name, token);
+	return (old != NULL && same) || judge_new_row(call, new_name, token);
 }
 
 /* AFTER ROW, without: the resources of the row, as written. */

@@ -150,7 +150,7 @@ policy_column(Relation relation, const char *name)
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
 			 errmsg("column \"%s\" of the fence on table \"%s\" does not exist",
 					name, RelationGetRelationName(relation)),
-			 errhint("Call fence.protect() again with the columns that the table has now."),
+			 errhint("Call fence.protect() with columns that the table has now."),
 			 errtable(relation)));
 }
 
@@ -298,6 +298,13 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 	return policy;
 }
 
+/* Names the trigger, whatever is wrong with its policy. */
+static void
+trigger_context(void *arg)
+{
+	errcontext("guard trigger \"%s\"", ((const Trigger *) arg)->tgname);
+}
+
 /*
  * The bound policy of a trigger, from the cache.  It may be used until the
  * end of the transaction.
@@ -309,6 +316,7 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 									  NULL);
 	MemoryContext cxt;
 	MemoryContext oldcxt;
+	ErrorContextCallback context;
 	FencePolicy *policy;
 
 	if (entry != NULL && entry->relation == RelationGetRelid(relation))
@@ -318,8 +326,13 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 	cxt = AllocSetContextCreate(TopTransactionContext, "pg_fence policy",
 								ALLOCSET_SMALL_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
+	context.callback = trigger_context;
+	context.arg = unconstify(Trigger *, trigger);
+	context.previous = error_context_stack;
+	error_context_stack = &context;
 	policy = fence_policy_of_arguments(relation, trigger->tgargs,
 									   trigger->tgnargs);
+	error_context_stack = context.previous;
 	MemoryContextSwitchTo(oldcxt);
 
 	entry = hash_search(policies, &trigger->tgoid, HASH_ENTER, NULL);

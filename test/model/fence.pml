@@ -15,10 +15,8 @@
  *		             with x and s
  *		s  commit    pre-commit of a transaction that presented a token; never waits
  *	A request that may not wait is also refused when it conflicts with one that is
- *	queued, as in PostgreSQL: xw is the set of sessions queued for x.  acquire only
- *	polls for x, so it is never in xw.  (A session queued for the gate makes such a
- *	poll fail too.  This is left out: the poll may give up here at any time that
- *	it would have to wait, and more successful polls are the harder case.)
+ *	queued, as in PostgreSQL before 17 (later ones refuse less): xw is the set of
+ *	sessions queued for x.  acquire queues for x too, but may give up at any time.
  *
  *	Visibility.  A resource has one committed version and at most one uncommitted
  *	version, which only its owner (uo) sees.  A transaction ends in two steps: first
@@ -95,6 +93,7 @@
  *	M_PREPDROP	PREPARE lets the locks go
  *	M_SPFORGET	ROLLBACK TO forgets what was presented before the savepoint
  *	M_RELKEEP	ROLLBACK TO does not forget a release that it undoes
+ *	M_EXTWAIT	extend and release wait for the gate in any transaction
  *	M_TOKONLY	acquire issues token + 1, not greatest(token, mark) + 1
  *	M_MOVEUP	moving up does not check that the older token is still the mark
  *	NO_ENDED_RETRY	pre-commit does not retry when the holder of x has just ended
@@ -310,7 +309,7 @@ inline findCycle(p)
 		}
 	};
 	dead = (cy >> p) & 1;
-	/* which kinds of wait are in it */
+	/* which kinds of wait are in it, or in reach of it (for A4 that is stricter) */
 	if
 	:: dead ->
 		for (cj : 0 .. NP - 1) {
@@ -377,20 +376,27 @@ inline waitG(pc)
 }
 
 /* The same for the takeover lock; while queued, it stands in the way of commit locks. */
-inline waitX(pc)
+inline queueX(pc)
 {
 	atomic {
 		if
 		:: canX(me, r) -> R[r].x = me + 1
 		:: else -> R[r].xw = R[r].xw | B(me); T[me].wx = r + 1; T[me].pcw = pc; beginWait()
 		fi
-	};
+	}
+}
+
+inline grantX()
+{
+	R[r].x = me + 1; R[r].xw = R[r].xw & OTHERS(me); T[me].wx = 0; T[me].pcw = 0
+}
+
+inline waitX(pc)
+{
+	queueX(pc);
 	if
 	:: T[me].wx == 0
-	:: atomic {
-		T[me].wx != 0 && canX(me, r) ->
-		R[r].x = me + 1; R[r].xw = R[r].xw & OTHERS(me); T[me].wx = 0; T[me].pcw = 0
-	   }
+	:: atomic { T[me].wx != 0 && canX(me, r) -> grantX() }
 	:: T[me].wx != 0 -> goto abort
 	fi
 }
@@ -624,10 +630,11 @@ inline publishRow(p, w)
 /* ---------------- a session ---------------- */
 
 /*
- * Steps.  "goto" from one atomic sequence into another keeps atomicity, so a
- * choice and the first step of its statement are one step where the statement
- * begins with an atomic sequence.  "skip" in front of d_step prevents that, and
- * also keeps a d_step from being the target of a jump.
+ * How spin reads this.  "goto" from one atomic sequence into another keeps
+ * atomicity: where a statement begins with one, its choice and its first step are
+ * one step.  A d_step can neither be the target of a jump nor end with a loop; that
+ * is why there is a "skip" in such places.  A line that ends with an expression
+ * ends the statement.
  */
 
 #define resetLocals	r = 0; w = 0; t = 0; m = 0; had = 0
@@ -731,11 +738,19 @@ acquire:
 		WHEN(rdlive(me, r) || rdmark(me, r) >= MAXTOK, dropG(r); goto ops)	/* held */
 	};
 #endif
-	/* poll for the takeover lock: get it, or give up after a while, or be cancelled */
+	/* decided: queue for the takeover lock, get it, or give up after a while */
+	atomic { decide(me, r) };
+	queueX(0);
 	if
-	:: atomic { tryX(me, r) -> R[r].x = me + 1; decide(me, r) }
-	:: atomic { !tryX(me, r) -> dropG(r); goto ops }	/* busy */
-	:: atomic { !tryX(me, r) -> goto abort }
+	:: T[me].wx == 0
+	:: atomic { T[me].wx != 0 && canX(me, r) -> grantX() }
+	:: atomic {
+		T[me].wx != 0 ->		/* busy */
+		R[r].xw = R[r].xw & OTHERS(me); T[me].wx = 0;
+		R[r].dec = R[r].dec & OTHERS(me);
+		dropG(r); goto ops
+	   }
+	:: T[me].wx != 0 -> goto abort
 	fi;
 #else
 	had = haveX(me, r);
@@ -925,6 +940,9 @@ extend:
 	t = K[HID(me)].tok[r];
 #ifndef EXT_X
 	had = haveG(me, r);
+#ifdef M_EXTWAIT
+	waitG(0);
+#else
 	/* waits for the gate only while it has written nothing: then nobody waits for it */
 	if
 	:: T[me].wrote ->
@@ -936,6 +954,7 @@ extend:
 		}
 	:: else -> waitG(0)
 	fi;
+#endif
 #else
 	had = haveX(me, r);
 	atomic {

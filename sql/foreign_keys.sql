@@ -1,0 +1,148 @@
+-- Actions of foreign keys on protected tables: they are judged like any write,
+-- and cost nothing where they find no row.
+\set VERBOSITY sqlstate
+SET client_min_messages = warning;
+
+CREATE TABLE boss (id int PRIMARY KEY);
+INSERT INTO boss SELECT generate_series(1, 5);
+
+-- ON DELETE CASCADE, ON UPDATE CASCADE; a plain name
+CREATE TABLE plain (id int REFERENCES boss ON DELETE CASCADE ON UPDATE CASCADE, qty int);
+INSERT INTO plain VALUES (1, 1), (2, 2);
+SELECT fence.protect('plain', 'fk-plain');
+-- a table that such an action can reach is judged by its rows
+SELECT tgtype & 1 AS row, tgtype & 2 AS before, tgtype & 60 AS events
+FROM pg_trigger WHERE tgrelid = 'plain'::regclass AND NOT tgisinternal ORDER BY tgtype;
+DELETE FROM boss WHERE id = 5;
+UPDATE boss SET id = 50 WHERE id = 4;
+UPDATE plain SET qty = 0 WHERE false;
+DELETE FROM boss WHERE id = 1;
+UPDATE boss SET id = 10 WHERE id = 1;
+TABLE boss;
+TABLE plain;
+BEGIN;
+SELECT fence.check('fk-plain', 1);
+DELETE FROM boss WHERE id = 1;
+UPDATE boss SET id = 20 WHERE id = 2;
+COMMIT;
+TABLE plain;
+-- in the statement itself
+DELETE FROM boss WHERE id = 20 AND fence.check('fk-plain', 1);
+TABLE plain;
+-- TRUNCATE of the parent comes here as well
+TRUNCATE boss CASCADE;
+TRUNCATE boss;
+BEGIN;
+SELECT fence.check('fk-plain', 1);
+TRUNCATE boss CASCADE;
+ROLLBACK;
+DROP TABLE plain;
+
+-- other actions do not write: a statement is judged as a whole
+CREATE TABLE plain (id int REFERENCES boss, qty int);
+SELECT fence.protect('plain', 'fk-plain');
+SELECT tgtype & 1 AS row, tgtype & 2 AS before, tgtype & 60 AS events
+FROM pg_trigger WHERE tgrelid = 'plain'::regclass AND NOT tgisinternal ORDER BY tgtype;
+INSERT INTO plain SELECT 3, 3 WHERE fence.check('fk-plain', 1);
+DELETE FROM boss WHERE id = 3;
+INSERT INTO plain SELECT 99, 3 WHERE fence.check('fk-plain', 1);
+TABLE plain;
+DROP TABLE plain;
+
+-- columns in the template; ON DELETE SET NULL, SET DEFAULT
+TRUNCATE boss;
+INSERT INTO boss SELECT generate_series(0, 5);
+CREATE TABLE named (id int PRIMARY KEY, boss int DEFAULT 0 REFERENCES boss ON DELETE SET NULL, qty int);
+INSERT INTO named VALUES (1, 1), (2, 2);
+SELECT fence.protect('named', 'fk-{id}');
+DELETE FROM boss WHERE id = 5;
+DELETE FROM boss WHERE id = 1;
+DELETE FROM boss WHERE id = 1 AND fence.check('fk-2', 1);
+DELETE FROM boss WHERE id = 1 AND fence.check('fk-1', 1);
+SELECT * FROM named ORDER BY id;
+ALTER TABLE named DROP CONSTRAINT named_boss_fkey,
+	ADD CONSTRAINT named_boss_fkey FOREIGN KEY (boss) REFERENCES boss ON DELETE SET DEFAULT;
+DELETE FROM boss WHERE id = 2;
+DELETE FROM boss WHERE id = 2 AND fence.check('fk-2', 1);
+SELECT * FROM named ORDER BY id;
+DROP TABLE named;
+-- the action changes the resource: both tokens
+INSERT INTO boss VALUES (1), (2);
+CREATE TABLE named (boss int NOT NULL REFERENCES boss ON UPDATE CASCADE, qty int);
+INSERT INTO named VALUES (1, 1);
+SELECT fence.protect('named', 'fk-boss-{boss}');
+UPDATE boss SET id = 11 WHERE id = 1;
+BEGIN;
+SELECT fence.check('fk-boss-1', 1);
+SAVEPOINT s;
+UPDATE boss SET id = 11 WHERE id = 1;
+ROLLBACK TO s;
+SELECT fence.check('fk-boss-11', 1);
+UPDATE boss SET id = 11 WHERE id = 1;
+COMMIT;
+TABLE named;
+-- the action takes the name away
+ALTER TABLE named DROP CONSTRAINT named_boss_fkey, ALTER boss DROP NOT NULL,
+	ADD CONSTRAINT named_boss_fkey FOREIGN KEY (boss) REFERENCES boss ON DELETE SET NULL;
+DELETE FROM boss WHERE id = 11 AND fence.check('fk-boss-11', 1);
+TABLE named;
+DROP TABLE named;
+
+-- a token column: the action sets none, so the one presented counts and is stamped
+CREATE TABLE token (id int PRIMARY KEY, boss int REFERENCES boss ON DELETE SET NULL ON UPDATE CASCADE, tok bigint);
+SELECT fence.protect('token', 'fk-token-{id}', 'tok');
+INSERT INTO token VALUES (1, 2, 5);
+UPDATE boss SET id = 12 WHERE id = 2;
+DELETE FROM boss WHERE id = 2;
+BEGIN;
+SELECT fence.check('fk-token-1', 6);
+UPDATE boss SET id = 12 WHERE id = 2;
+COMMIT;
+TABLE token;
+BEGIN;
+SELECT fence.check('fk-token-1', 7);
+DELETE FROM boss WHERE id = 12;
+COMMIT;
+TABLE token;
+DROP TABLE token;
+CREATE TABLE token (id int PRIMARY KEY, boss int REFERENCES boss ON DELETE CASCADE, tok bigint);
+SELECT fence.protect('token', 'fk-row-{id}', 'tok', 'row');
+INSERT INTO token VALUES (1, 3, 5);
+DELETE FROM boss WHERE id = 3;
+DELETE FROM boss WHERE id = 3 AND fence.check('fk-row-1', 4);
+TABLE token;
+DELETE FROM boss WHERE id = 3 AND fence.check('fk-row-1', 6);
+TABLE token;
+SELECT fence.mark('fk-row-1'), fence.mark('fk-token-1');
+DROP TABLE token;
+
+-- a protected parent: references to it are checked without a token, changing it needs one
+CREATE TABLE child (boss int REFERENCES boss ON DELETE CASCADE ON UPDATE CASCADE);
+SELECT fence.protect('boss', 'fk-boss');
+INSERT INTO child VALUES (4);
+INSERT INTO child VALUES (98);
+DELETE FROM boss WHERE id = 4;
+UPDATE boss SET id = 44 WHERE id = 4;
+UPDATE boss SET id = 44 WHERE id = 4 AND fence.check('fk-boss', 1);
+TABLE child;
+DELETE FROM boss WHERE id = 44 AND fence.check('fk-boss', 1);
+TABLE child;
+DROP TABLE child;
+
+-- to itself, and deferred to the end of the transaction
+CREATE TABLE tree (id int PRIMARY KEY, parent int REFERENCES tree ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED);
+SELECT fence.protect('tree', 'fk-tree-{id}');
+INSERT INTO tree SELECT i, nullif(i - 1, 0) FROM generate_series(1, 3) i WHERE fence.check('fk-tree-' || i, 1);
+DELETE FROM tree WHERE id = 1 AND fence.check('fk-tree-1', 1);
+SELECT count(*) FROM tree;
+BEGIN;
+SELECT fence.check('fk-tree-1', 1), fence.check('fk-tree-2', 1);
+DELETE FROM tree WHERE id = 1;
+COMMIT;
+SELECT count(*) FROM tree;
+BEGIN;
+SELECT fence.check('fk-tree-1', 1), fence.check('fk-tree-2', 1), fence.check('fk-tree-3', 1);
+DELETE FROM tree WHERE id = 1;
+COMMIT;
+SELECT count(*) FROM tree;
+DROP TABLE tree, boss;
