@@ -331,12 +331,12 @@ COMMENT ON FUNCTION fence.policy_problem(regclass, bytea) IS
 	'why a guard with these trigger arguments cannot work on the table as it is now, NULL if it can';
 
 CREATE FUNCTION fence.stored_above_mark(target regclass, tgargs bytea)
-RETURNS text
+RETURNS TABLE (resource text, token bigint)
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_stored_above_mark';
 REVOKE ALL ON FUNCTION fence.stored_above_mark(regclass, bytea) FROM PUBLIC;
 COMMENT ON FUNCTION fence.stored_above_mark(regclass, bytea) IS
-	'a resource of the table whose mark is below a token stored in its rows, NULL if there is none; reads the whole table';
+	'rows that hold a token above the mark of their resource; reads the whole table';
 
 -- What weakens a guard.  The remedy is a statement, or words where there is
 -- none.
@@ -345,7 +345,7 @@ RETURNS TABLE (target regclass, severity text, problem text, remedy text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-WITH guard AS (
+WITH guard AS MATERIALIZED (
 	SELECT t.oid, t.tgrelid, t.tgname, t.tgtype, t.tgenabled, t.tgargs,
 		t.tgparentid, t.tgattr, t.tgqual,
 		(t.tgtype & 1) <> 0 AS is_row,
@@ -367,8 +367,9 @@ WITH guard AS (
 	WHERE tgparentid = 0
 	GROUP BY tgrelid, relkind, relispartition, relowner
 	HAVING bool_or(NOT is_truncate)
-), policy AS (
+), policy AS MATERIALIZED (
 	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode,
+		fence.policy_problem(g.tgrelid, g.tgargs) AS problem,
 		format('SELECT fence.protect(%L, %L%s%s%s);', g.tgrelid::regclass, p.resource,
 			CASE WHEN p.token_column IS NOT NULL THEN format(', token_column => %L', p.token_column) END,
 			CASE WHEN p.marks <> 'resource' THEN format(', marks => %L', p.marks) END,
@@ -401,8 +402,7 @@ WHERE NOT has_truncate
 	OR (token_column IS NULL AND NOT (has_statement OR has_after))
 UNION ALL
 SELECT tgrelid::regclass, 'error', problem, 'Call fence.protect() with the columns that the table has now.'
-FROM policy CROSS JOIN LATERAL fence.policy_problem(tgrelid, tgargs) problem
-WHERE problem IS NOT NULL
+FROM policy WHERE problem IS NOT NULL
 UNION ALL
 SELECT tgrelid::regclass, 'error',
 	'writes through its parent are not judged, the guard sees only statements on the table itself', protect
@@ -451,12 +451,11 @@ FROM policy p
 WHERE p.marks <> 'row'
 UNION ALL
 SELECT p.tgrelid::regclass, 'error',
-	format('resource "%s" has a mark below a token that is stored in the table', above.name),
-	format('SELECT fence.raise_mark(%L, ...);', above.name)
-FROM policy p
-	CROSS JOIN LATERAL fence.stored_above_mark(p.tgrelid, p.tgargs) above (name)
-WHERE p.marks = 'both' AND above.name IS NOT NULL
-	AND fence.policy_problem(p.tgrelid, p.tgargs) IS NULL
+	format('resource "%s" has a mark below token %s, which is stored in the table', a.resource, max(a.token)),
+	format('SELECT fence.raise_mark(%L, %s);', a.resource, max(a.token))
+FROM policy p CROSS JOIN LATERAL fence.stored_above_mark(p.tgrelid, p.tgargs) a
+WHERE p.marks = 'both' AND p.problem IS NULL
+GROUP BY p.tgrelid, a.resource
 UNION ALL
 SELECT c.oid::regclass, 'error',
 	format('%s may %s on it', CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, a.privilege_type),

@@ -17,6 +17,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -121,38 +122,53 @@ fence_policy_problem(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(error->message));
 }
 
-/*
- * Is the token in this row above the mark of the row's resource?  Rows of
- * one resource often stand together: the mark of the last one is kept.
- */
-static bool
-is_above_mark(const FencePolicy *policy, Relation relation,
-			  TupleTableSlot *slot, StringInfo name, StringInfo last_name,
-			  int64 *last_mark)
+/* The resource whose mark was read last: rows of one often stand together. */
+typedef struct LastMark
+{
+	StringInfoData name;
+	int64		mark;
+} LastMark;
+
+static int64
+mark_of(const StringInfoData *name, LastMark *last)
 {
 	FenceName	resource;
 	FenceRow	row;
-	bool		isnull;
-	int64		token = DatumGetInt64(slot_getattr(slot, policy->token_attnum,
-												   &isnull));
 
-	if (isnull || fence_policy_resource(policy, relation, slot, name) != NULL)
-		return false;
-	if (last_name->len != name->len ||
-		memcmp(last_name->data, name->data, name->len) != 0)
+	if (last->name.len != name->len ||
+		memcmp(last->name.data, name->data, name->len) != 0)
 	{
 		resource = fence_name(name->data, name->len);
 		fence_row_read(&resource, &row);
-		*last_mark = row.mark;
-		resetStringInfo(last_name);
-		appendBinaryStringInfo(last_name, name->data, name->len);
+		last->mark = row.mark;
+		resetStringInfo(&last->name);
+		appendBinaryStringInfo(&last->name, name->data, name->len);
 	}
-	return token > *last_mark;
+	return last->mark;
 }
 
-/* Leaves the resource's name in name. */
-static bool
-find_above_mark(const FencePolicy *policy, Relation relation, StringInfo name)
+static void
+judge_stored_row(const FencePolicy *policy, Relation relation,
+				 TupleTableSlot *slot, LastMark *last, ReturnSetInfo *rsinfo)
+{
+	StringInfoData name;
+	Datum		values[2];
+	bool		nulls[2] = {false, false};
+
+	values[1] = slot_getattr(slot, policy->token_attnum, &nulls[1]);
+	if (nulls[1])
+		return;
+	initStringInfo(&name);
+	if (fence_policy_resource(policy, relation, slot, &name) != NULL ||
+		DatumGetInt64(values[1]) <= mark_of(&name, last))
+		return;
+	values[0] = PointerGetDatum(cstring_to_text_with_len(name.data, name.len));
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static void
+judge_stored_rows(const FencePolicy *policy, Relation relation,
+				  ReturnSetInfo *rsinfo)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
@@ -160,55 +176,50 @@ find_above_mark(const FencePolicy *policy, Relation relation, StringInfo name)
 	MemoryContext row_cxt = AllocSetContextCreate(CurrentMemoryContext,
 												  "pg_fence audit",
 												  ALLOCSET_SMALL_SIZES);
-	StringInfoData last_name;
-	int64		last_mark = 0;
-	bool		found = false;
+	LastMark	last;
 
-	initStringInfo(&last_name);
-	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	initStringInfo(&last.name);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		MemoryContext oldcxt = MemoryContextSwitchTo(row_cxt);
 
 		CHECK_FOR_INTERRUPTS();
-		found = is_above_mark(policy, relation, slot, name, &last_name,
-							  &last_mark);
+		judge_stored_row(policy, relation, slot, &last, rsinfo);
 		MemoryContextSwitchTo(oldcxt);
 		MemoryContextReset(row_cxt);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
 	UnregisterSnapshot(snapshot);
-	return found;
 }
 
 /*
- * fence.stored_above_mark(target regclass, tgargs bytea) returns text
+ * fence.stored_above_mark(target regclass, tgargs bytea)
+ *		returns table (resource text, token bigint)
+ *
+ * The rows of the table, partitions included, that hold a token above the
+ * mark of their resource.
  */
 Datum
 fence_stored_above_mark(PG_FUNCTION_ARGS)
 {
-	List	   *relids = find_all_inheritors(PG_GETARG_OID(0),
-												   AccessShareLock, NULL);
-	StringInfoData name;
-	bool		found = false;
 	ListCell   *lc;
 
-	initStringInfo(&name);
-	foreach(lc, relids)
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(lc, find_all_inheritors(PG_GETARG_OID(0), AccessShareLock, NULL))
 	{
 		Relation	relation = table_open(lfirst_oid(lc), NoLock);
 
-		if (!found && relation->rd_rel->relkind == RELKIND_RELATION)
+		if (relation->rd_rel->relkind == RELKIND_RELATION)
 		{
 			FencePolicy *policy = policy_of_bytes(relation,
 												  PG_GETARG_BYTEA_PP(1));
 
-			found = policy->token_column != NULL &&
-				find_above_mark(policy, relation, &name);
+			if (policy->token_column != NULL)
+				judge_stored_rows(policy, relation,
+								  (ReturnSetInfo *) fcinfo->resultinfo);
 		}
 		table_close(relation, NoLock);
 	}
-	if (!found)
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text_with_len(name.data, name.len));
+	PG_RETURN_VOID();
 }
