@@ -282,11 +282,24 @@ fence_relid(const char *relname)
 	return relid;
 }
 
-/* The table itself, for a scan over all rows. */
+/*
+ * Opens the table.  A library that is newer or older than the SQL objects of
+ * this database must not touch their rows.
+ */
 Relation
 fence_resource_open(LOCKMODE mode)
 {
-	return table_open(fence_relid("resource"), mode);
+	Relation	heap = table_open(fence_relid("resource"), mode);
+
+	if (RelationGetNumberOfAttributes(heap) != Natts_resource)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the library of pg_fence and its objects in this database are of different versions"),
+				 errdetail("Table \"fence.resource\" has %d columns, the library expects %d.",
+						   RelationGetNumberOfAttributes(heap),
+						   Natts_resource),
+				 errhint("Run ALTER EXTENSION pg_fence UPDATE, or install the library that fits.")));
+	return heap;
 }
 
 /* Reads one column; char * ones are palloc'd, missing ones are NULL or 0. */

@@ -20,9 +20,9 @@ $node->init;
 $node->append_conf('postgresql.conf', fence_conf($node));
 $node->start;
 
-while ($readme =~ /^```sql\n(.*?)^```$/msg)
+while ($readme =~ m{^( *)```sql\n(.*?)^ *```$}msg)
 {
-	my $block = $1;
+	my $block = $2;
 	my @told = $block =~ /;\s*-- (\w{5})$/mg;
 	my ($status, $stdout, $stderr);
 	my ($first) = $block =~ /^(.*)$/m;
