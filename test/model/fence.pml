@@ -4,10 +4,12 @@
  * What is modelled
  *
  *	NP sessions (process P) run NT transactions each, of up to NOPS statements:
- *	acquire, present (check), write a data row, extend or release, SAVEPOINT and
- *	ROLLBACK TO.  Each statement is chosen freely; each transaction may commit or
- *	fail after any statement.  At the start session 0 knows token 1 and has a live
- *	lease on every resource.  Not modelled: hand_over, break_lease, Redis.
+ *	acquire, present (check), write a data row, extend or release, hand_over,
+ *	SAVEPOINT and ROLLBACK TO.  Each statement is chosen freely; each transaction may
+ *	commit or fail after any statement.  An operator (process Operator) calls
+ *	raise_mark, break_lease and forget.  At the start session 0 knows token 1 and has
+ *	a live lease on every resource.  Not modelled: acquire_many (acquire several
+ *	times, with a savepoint), Redis.
  *
  *	Locks.  One heavyweight lock per resource, in three roles:
  *		g  gate      every writer of the row of fence.resource; conflicts with g
@@ -23,6 +25,10 @@
  *	its version becomes visible, then its locks go.  Every read takes the latest
  *	committed version, or the own one.
  *
+ *	The floor.  forget deletes the row of a resource and raises the floor, one for
+ *	all resources, to its token and mark.  Where there is no row the floor is the
+ *	mark, and a token equal to it is refused too.
+ *
  *	Crashes.  An error, a cancel or a crash is possible between statements, in every
  *	wait, and between the passed check and the commit.  That last place is also
  *	PREPARE TRANSACTION: COMMIT or ROLLBACK PREPARED comes at any later time.  A
@@ -37,7 +43,8 @@
  *
  * What is asserted
  *
- *	A1  P1  who presented a token does not commit once a higher mark has committed
+ *	A1  P1  who presented a token does not commit once a higher mark has committed,
+ *	        or once break_lease has ended its lease or forget has removed it
  *	A2  P2  tokens of committed writes to a row never fall
  *	A3  P3  issued tokens rise in commit order and are above the mark; the mark
  *	        never falls
@@ -51,11 +58,12 @@
  *	        if this transaction itself released it and still has that version
  *	A7      with REPEATABLE READ, no commit of an older holder is missing from the
  *	        snapshot of a writer (only with -DP7RR)
- *	A8  P5  acquire never takes a live lease
+ *	A8  P5  acquire and forget never take a live lease; hand_over only its own
  *
  * Switches: configuration
  *
  *	NP, NT, NOPS	sessions; transactions of each; statements of a transaction
+ *	NA		actions of the operator
  *	NR, NW		resources; data rows.  With NR > 1, row w belongs to resource w
  *	MAXTOK		no token above this is given out
  *	SAME		sessions 0 and 1 belong to the same holder
@@ -75,7 +83,10 @@
  *	EXTREL		extend and release
  *	LEASEPG		every check is with lease => 'postgres'
  *	SAVEPT		one SAVEPOINT and one ROLLBACK TO for each transaction
- *	OPER		the last session is an operator who calls raise_mark once
+ *	HANDOVER	hand_over
+ *	OPER		the last session is an operator who calls raise_mark
+ *	BREAK		... or break_lease
+ *	FORGET		... or forget
  *	ACQOWN		acquire has a transaction of its own
  *	LAZY		variant, not what the C code does: check with a higher external
  *			token only remembers it, pre-commit raises the mark
@@ -94,8 +105,12 @@
  *	M_SPFORGET	ROLLBACK TO forgets what was presented before the savepoint
  *	M_RELKEEP	ROLLBACK TO does not forget a release that it undoes
  *	M_EXTWAIT	extend and release wait for the gate in any transaction
- *	M_TOKONLY	acquire issues token + 1, not greatest(token, mark) + 1
+ *	M_TOKONLY	acquire and hand_over issue token + 1, not greatest(token, mark) + 1
  *	M_MOVEUP	moving up does not check that the older token is still the mark
+ *	M_HANDNOX	hand_over does without the takeover lock
+ *	M_BREAKONLY	break_lease ends the lease and does not raise the mark
+ *	M_NOFLOOR	forget does not raise the floor
+ *	M_FORGETX	forget takes the takeover lock before it has read under the gate
  *	NO_ENDED_RETRY	pre-commit does not retry when the holder of x has just ended
  *	SELF_SHARE	pre-commit wants the commit lock also where it has the takeover lock
  *	SL		one mode pair instead of gate, takeover and commit: who wants to
@@ -118,6 +133,9 @@
 #ifndef NOPS
 #define NOPS 3
 #endif
+#ifndef NA
+#define NA 1
+#endif
 #ifndef NR
 #define NR 1
 #endif
@@ -135,6 +153,20 @@
 #define HID(p) ((p) < 2 -> 0 : 1)
 #else
 #define HID(p) (p)
+#endif
+
+/* the session that is the operator */
+#define OP (NP - 1)
+
+/* the number of holders */
+#ifdef HIDALL
+#define NH 1
+#elif defined(SAME)
+#define NH 2
+#elif defined(OPER)
+#define NH (NP - 1)
+#else
+#define NH NP
 #endif
 
 /* the resource that row w belongs to */
@@ -172,7 +204,7 @@
 typedef Resource {
 	/* the committed version */
 	byte tok;		/* last token issued */
-	byte mark;
+	byte mark;		/* 0: there is no row */
 	bit live;		/* the lease is live */
 	byte hold;		/* its holder */
 	/* the uncommitted version of session uo */
@@ -187,8 +219,14 @@ typedef Resource {
 	byte s;			/* set: who has the commit lock */
 	byte xw;		/* set: who is queued for x */
 	/* for the assertions only */
-	byte lastIss;		/* last token committed by an acquire */
+	byte lastIss;		/* last token committed by an acquire or hand_over */
 	byte dec;		/* set: who has decided to raise the mark */
+#ifdef FORGET
+	byte top;		/* highest mark that ever committed */
+#endif
+#if defined(BREAK) || defined(FORGET)
+	byte off;		/* highest token that break_lease or forget has put out of use */
+#endif
 #ifdef A_HANDOUT
 	byte handed;		/* highest number ever issued */
 #endif
@@ -205,7 +243,7 @@ typedef Row {
 typedef Transaction {
 	byte pres[NR];		/* token presented */
 	byte low[NR];		/* lowest token presented and not rolled back; for A1 */
-	byte acq[NR];		/* token acquired here */
+	byte acq[NR];		/* token acquired here, or issued by hand_over */
 	byte dt[NW];		/* token under which the row was written here */
 	bit wrote;		/* there is something to commit */
 	bit comm;		/* the check at commit has passed */
@@ -254,23 +292,45 @@ Resource R[NR];
 Row D[NW];
 Transaction T[NP];
 Known K[NP];			/* by holder */
+#ifdef FORGET
+byte floor;
+#endif
 
 /* scratch of a single step, so not part of the state */
 hidden byte ci, cj, cm, cy, zi;
 hidden byte dead, hw, pcc;
+#ifdef HANDOVER
+hidden byte heir;
+#endif
 
 /* ---------------- reading ---------------- */
 
+/* without a row, the mark is the floor */
+#ifdef FORGET
+#define orFloor(m)	((m) -> (m) : floor)
+#define found(p, r)	((R[r].uo == p + 1 -> R[r].umark : R[r].mark) != 0)
+#define topMark(r)	R[r].top
+#else
+#define orFloor(m)	(m)
+#define found(p, r)	true
+#define topMark(r)	R[r].mark
+#endif
+
 /* the own version where there is one, else the latest committed one */
 #define rdtok(p, r)	(R[r].uo == p + 1 -> R[r].utok : R[r].tok)
-#define rdmark(p, r)	(R[r].uo == p + 1 -> R[r].umark : R[r].mark)
+#define rdmark(p, r)	orFloor(R[r].uo == p + 1 -> R[r].umark : R[r].mark)
 #define rdlive(p, r)	(R[r].uo == p + 1 -> R[r].ulive : R[r].live)
 #define rdhold(p, r)	(R[r].uo == p + 1 -> R[r].uhold : R[r].hold)
+
+/* the token is refused */
+#define tooOld(p, r, t)	((t) < rdmark(p, r) || ((t) == rdmark(p, r) && !found(p, r)))
 
 /* the token a client presents: the one acquired in this transaction, else the newest it knows */
 #define clientTok(p, r)	(T[p].acq[r] -> T[p].acq[r] : K[HID(p)].tok[r])
 
-#define leaseMine(p, r)	(rdhold(p, r) == HID(p) + 1)
+/* the live lease is that of token t; and nothing has superseded it */
+#define leaseOf(p, r, t)	(rdlive(p, r) && rdtok(p, r) == t)
+#define leaseOpen(p, r, t)	(leaseOf(p, r, t) && rdmark(p, r) <= t)
 
 /* A5: somebody else has raised the mark, or has decided to */
 #define decided(p, r)	(R[r].mark > T[p].pres[r] || (R[r].dec & OTHERS(p)) != 0)
@@ -279,7 +339,7 @@ hidden byte dead, hw, pcc;
 #elif defined(EXTERNAL)
 #define excused(p, r)	(decided(p, r) || R[r].ext > T[p].pres[r])
 #else
-#define excused(p, r)	(decided(p, r) || !rdlive(p, r) || !leaseMine(p, r))
+#define excused(p, r)	(decided(p, r) || !leaseOf(p, r, T[p].pres[r]))
 #endif
 
 /* ---------------- deadlocks ---------------- */
@@ -341,6 +401,7 @@ inline findCycle(p)
 /* somebody else's takeover lock is still there, but that transaction has ended */
 #define endedX(p, r)	(R[r].x != 0 && !haveX(p, r) && R[r].xw == 0 && T[R[r].x - 1].ended)
 #define decide(p, r)	R[r].dec = R[r].dec | B(p)
+#define undecide(p, r)	R[r].dec = R[r].dec & OTHERS(p)
 
 /* gives a lock back, unless the transaction had it before this statement */
 inline dropG(r)
@@ -401,6 +462,44 @@ inline waitX(pc)
 	fi
 }
 
+/* Decided: queues for the takeover lock, gets it, or gives up after a while. */
+inline takeOver()
+{
+	atomic { decide(me, r) };
+	queueX(0);
+	if
+	:: T[me].wx == 0
+	:: atomic { T[me].wx != 0 && canX(me, r) -> grantX() }
+	:: atomic {
+		T[me].wx != 0 ->		/* busy */
+		R[r].xw = R[r].xw & OTHERS(me); T[me].wx = 0;
+		undecide(me, r);
+		dropG(r); goto ops
+	   }
+	:: T[me].wx != 0 -> goto abort
+	fi
+}
+
+/* The gate for extend, release and hand_over. */
+inline politeG()
+{
+#ifdef M_EXTWAIT
+	waitG(0)
+#else
+	/* waits only while it has written nothing: then nobody waits for it */
+	if
+	:: T[me].wrote ->
+		atomic {
+			if
+			:: canG(me, r) -> R[r].g = me + 1
+			:: else -> goto ops		/* busy */
+			fi
+		}
+	:: else -> waitG(0)
+	fi
+#endif
+}
+
 inline releaseLocks(p)
 {
 	for (zi : 0 .. NR - 1) {
@@ -429,7 +528,7 @@ inline newVersion(p, r)
 	if
 	:: R[r].uo == 0 ->
 		R[r].uo = p + 1;
-		R[r].utok = R[r].tok; R[r].umark = R[r].mark;
+		R[r].utok = R[r].tok; R[r].umark = orFloor(R[r].mark);
 		R[r].ulive = R[r].live; R[r].uhold = R[r].hold
 	:: else
 	fi
@@ -440,6 +539,18 @@ inline dropVersion(r)
 	R[r].uo = 0;
 	R[r].utok = 0; R[r].umark = 0;
 	R[r].ulive = 0; R[r].uhold = 0
+}
+
+/* a transaction that fails: everything but its locks goes */
+inline dropAll(p)
+{
+	for (zi : 0 .. NR - 1) {
+		WHEN(R[zi].uo == p + 1, dropVersion(zi));
+		R[zi].xw = R[zi].xw & OTHERS(p);
+		undecide(p, zi)
+	};
+	clearTransaction(p);
+	T[p].ended = 1
 }
 
 /* P6: nobody else is between a passed check and the commit */
@@ -456,6 +567,30 @@ inline noCommitter(p, r)
 #define setPresented(p, r, tt) \
 	T[p].pres[r] = tt; \
 	T[p].low[r] = ((T[p].low[r] == 0 || tt < T[p].low[r]) -> tt : T[p].low[r])
+
+/* a new token and lease for holder h */
+inline grant(p, r, h)
+{
+	noCommitter(p, r);
+	newVersion(p, r);
+#ifdef M_TOKONLY
+	R[r].utok = R[r].utok + 1;
+#else
+	R[r].utok = (R[r].utok > R[r].umark -> R[r].utok : R[r].umark) + 1;
+#endif
+	R[r].umark = R[r].utok;
+	R[r].ulive = 1;
+	R[r].uhold = h + 1;
+	T[p].acq[r] = R[r].utok;
+	T[p].wrote = 1;
+#ifdef LEASEPG
+	T[p].rel[r] = 0;		/* a new lease */
+#endif
+#ifdef A_HANDOUT
+	assert(R[r].utok > R[r].handed);
+	R[r].handed = R[r].utok;
+#endif
+}
 
 /* forgets everything and lets the row locks go */
 inline clearTransaction(p)
@@ -561,7 +696,7 @@ inline restoreTransaction(p)
 #endif
 		WHEN(haveX(p, zi) && !T[p].sx[zi], R[zi].x = 0);
 		WHEN(haveG(p, zi) && !T[p].sg[zi], R[zi].g = 0);
-		WHEN(!T[p].sdec[zi], R[zi].dec = R[zi].dec & OTHERS(p));
+		WHEN(!T[p].sdec[zi], undecide(p, zi));
 		if
 		:: R[zi].uo == p + 1 && T[p].suo[zi] ->
 			R[zi].utok = T[p].sutok[zi]; R[zi].umark = T[p].sumark[zi];
@@ -584,26 +719,32 @@ inline restoreTransaction(p)
 
 inline publishResource(p, r)
 {
-	A1(!(T[p].wrote && T[p].low[r] != 0 && T[p].low[r] < R[r].mark));
+	A1(!(T[p].wrote && T[p].low[r] != 0 && T[p].low[r] < topMark(r)));
+#if defined(BREAK) || defined(FORGET)
+	A1(!(T[p].wrote && T[p].pres[r] != 0 && T[p].pres[r] <= R[r].off));
+#endif
 #ifdef P7RR
 	A7(!(T[p].dt[r] != 0 && T[p].minc[r] != 0 && T[p].minc[r] < T[p].pres[r]));
 #endif
 	if
 	:: R[r].uo == p + 1 ->
-		A3(R[r].umark >= R[r].mark);
+		A3(R[r].umark >= topMark(r) || R[r].umark == 0);
 		if
 		:: T[p].acq[r] != 0 ->
-			A3(R[r].utok > R[r].lastIss && R[r].utok > R[r].mark && T[p].acq[r] > R[r].mark);
+			A3(R[r].utok > R[r].lastIss && R[r].utok > topMark(r) && T[p].acq[r] > topMark(r));
 			R[r].lastIss = R[r].utok;
-			K[HID(p)].tok[r] = R[r].utok
+			K[R[r].uhold - 1].tok[r] = R[r].utok	/* hand_over: now the other one learns it */
 		:: else
 		fi;
+#ifdef FORGET
+		R[r].top = (R[r].umark > R[r].top -> R[r].umark : R[r].top);
+#endif
 		R[r].tok = R[r].utok; R[r].mark = R[r].umark;
 		R[r].live = R[r].ulive; R[r].hold = R[r].uhold;
 		dropVersion(r)
 	:: else
 	fi;
-	R[r].dec = R[r].dec & OTHERS(p)
+	undecide(p, r)
 }
 
 inline publishRow(p, w)
@@ -702,9 +843,11 @@ ops:
 #endif
 		:: T[me].pres[RES(w)] != 0 && T[me].dt[w] != T[me].pres[RES(w)] -> goto writeRow
 #ifdef EXTREL
-		:: forResource && K[HID(me)].tok[r] != 0 &&
-		   rdlive(me, r) && rdtok(me, r) == K[HID(me)].tok[r] ->
-			goto extend
+		:: forResource && leaseOpen(me, r, K[HID(me)].tok[r]) -> goto extend
+#endif
+#ifdef HANDOVER
+		:: forResource && leaseOpen(me, r, K[HID(me)].tok[r]) && rdmark(me, r) < MAXTOK && NH > 1 ->
+			goto handOver
 #endif
 #ifdef SAVEPT
 		:: w == 0 && r == 0 && T[me].sv == 0 && nop > 1 -> goto savepoint
@@ -738,20 +881,7 @@ acquire:
 		WHEN(rdlive(me, r) || rdmark(me, r) >= MAXTOK, dropG(r); goto ops)	/* held */
 	};
 #endif
-	/* decided: queue for the takeover lock, get it, or give up after a while */
-	atomic { decide(me, r) };
-	queueX(0);
-	if
-	:: T[me].wx == 0
-	:: atomic { T[me].wx != 0 && canX(me, r) -> grantX() }
-	:: atomic {
-		T[me].wx != 0 ->		/* busy */
-		R[r].xw = R[r].xw & OTHERS(me); T[me].wx = 0;
-		R[r].dec = R[r].dec & OTHERS(me);
-		dropG(r); goto ops
-	   }
-	:: T[me].wx != 0 -> goto abort
-	fi;
+	takeOver();
 #else
 	had = haveX(me, r);
 #ifdef ACQ_WAIT
@@ -781,27 +911,9 @@ acquire:
 		WHEN(T[me].pres[r] != 0 && T[me].pres[r] < rdmark(me, r), goto abort);	/* PF001 */
 #endif
 		d_step {
-			noCommitter(me, r);
 			A8(!rdlive(me, r));
-			newVersion(me, r);
-#ifdef M_TOKONLY
-			R[r].utok = R[r].utok + 1;
-#else
-			R[r].utok = (R[r].utok > R[r].umark -> R[r].utok : R[r].umark) + 1;
-#endif
-			R[r].umark = R[r].utok;
-			R[r].ulive = 1;
-			R[r].uhold = HID(me) + 1;
-			T[me].acq[r] = R[r].utok;
-			setPresented(me, r, R[r].utok);
-#ifdef LEASEPG
-			T[me].rel[r] = 0;		/* a new lease */
-#endif
-			T[me].wrote = 1;
-#ifdef A_HANDOUT
-			assert(R[r].utok > R[r].handed);
-			R[r].handed = R[r].utok;
-#endif
+			grant(me, r, HID(me));
+			setPresented(me, r, R[r].utok)
 		}
 	};
 #ifdef ACQOWN
@@ -829,14 +941,14 @@ present:
 		m = rdmark(me, r);
 		if
 		:: t == 0 || t == T[me].pres[r] -> goto ops
-		:: t != 0 && (t < m || t < T[me].pres[r]) -> goto abort		/* PF001 */
-		:: t != 0 && t == m && t > T[me].pres[r] ->
+		:: t != 0 && (tooOld(me, r, t) || t < T[me].pres[r]) -> goto abort		/* PF001 */
+		:: t == m && found(me, r) && t > T[me].pres[r] ->
 #ifndef M_MOVEUP
 			/* somebody else raised the mark: the work done under the older token is stale */
 			WHEN(T[me].pres[r] != 0, goto abort);		/* PF001 */
 #endif
 #ifdef LEASEPG
-			WHEN(!rdlive(me, r) || !leaseMine(me, r), goto abort);	/* PF005 */
+			WHEN(!leaseOf(me, r, t), goto abort);	/* PF005 */
 #endif
 			setPresented(me, r, t);
 			goto ops
@@ -860,8 +972,8 @@ present:
 	atomic {
 		m = rdmark(me, r);
 		if
-		:: t < m -> goto abort		/* PF001 */
-		:: t == m ->			/* equal by now: another session of this holder was first */
+		:: tooOld(me, r, t) -> goto abort		/* PF001 */
+		:: t == m && found(me, r) ->		/* equal by now: another session of this holder was first */
 			dropG(r);
 #ifndef M_MOVEUP
 			WHEN(T[me].pres[r] != 0, goto abort);	/* PF001 */
@@ -940,21 +1052,7 @@ extend:
 	t = K[HID(me)].tok[r];
 #ifndef EXT_X
 	had = haveG(me, r);
-#ifdef M_EXTWAIT
-	waitG(0);
-#else
-	/* waits for the gate only while it has written nothing: then nobody waits for it */
-	if
-	:: T[me].wrote ->
-		atomic {
-			if
-			:: canG(me, r) -> R[r].g = me + 1
-			:: else -> goto ops		/* busy */
-			fi
-		}
-	:: else -> waitG(0)
-	fi;
-#endif
+	politeG();
 #else
 	had = haveX(me, r);
 	atomic {
@@ -966,7 +1064,7 @@ extend:
 #endif
 	atomic {
 		if
-		:: !rdlive(me, r) || rdtok(me, r) != t ->	/* expired, or superseded */
+		:: !leaseOpen(me, r, t) ->	/* expired, or superseded */
 #ifndef EXT_X
 			dropG(r);
 #else
@@ -986,6 +1084,43 @@ extend:
 			T[me].rel[r] = 1
 #endif
 		fi
+	};
+	goto ops;
+#endif
+
+#ifdef HANDOVER
+	/* ---------------- hand_over ---------------- */
+
+handOver:
+	t = K[HID(me)].tok[r];
+	had = haveG(me, r);
+	politeG();
+	atomic {
+		WHEN(!leaseOpen(me, r, t), dropG(r); goto ops)		/* expired, or superseded */
+	};
+#ifndef M_HANDNOX
+	takeOver();
+#endif
+	atomic {
+#ifndef M_MOVEUP
+		/* moving up: the older token must still be the mark */
+		WHEN(T[me].pres[r] != 0 && T[me].pres[r] < rdmark(me, r), goto abort);	/* PF001 */
+#endif
+		/* to any other holder */
+		if
+		:: HID(me) != 0 -> heir = 0
+		:: HID(me) != 1 -> heir = 1
+#if NH > 2
+		:: HID(me) != 2 -> heir = 2
+#endif
+		fi;
+		d_step {
+			A8(rdtok(me, r) == t);
+			grant(me, r, heir);
+			/* who stands on the old token stands on the new one from now on */
+			WHEN(T[me].pres[r] != 0, setPresented(me, r, R[r].utok));
+			heir = 0
+		}
 	};
 	goto ops;
 #endif
@@ -1090,13 +1225,13 @@ judge:		/* read again, after the lock */
 #else
 		m = rdmark(me, r);
 #endif
-		WHEN(m > T[me].pres[r], goto abort);	/* PF001 */
+		WHEN(m > T[me].pres[r] || !found(me, r), goto abort);	/* PF001 */
 #ifdef LAZY
 		WHEN(R[r].mark > T[me].low[r], goto abort);	/* PF001 */
 #endif
 #ifdef LEASEPG
 		/* the lease is live, or this transaction itself released it: its gate keeps takers out */
-		WHEN(!leaseMine(me, r) || !(rdlive(me, r) || T[me].rel[r]), goto abort);	/* PF005 */
+		WHEN(rdtok(me, r) != T[me].pres[r] || !(rdlive(me, r) || T[me].rel[r]), goto abort);	/* PF005 */
 		A6(rdlive(me, r) || R[r].uo == me + 1);
 #endif
 		m = 0;
@@ -1148,13 +1283,7 @@ abort:
 		skip;
 		d_step {
 			resetLocals;
-			for (zi : 0 .. NR - 1) {
-				WHEN(R[zi].uo == me + 1, dropVersion(zi));
-				R[zi].xw = R[zi].xw & OTHERS(me);
-				R[zi].dec = R[zi].dec & OTHERS(me)
-			};
-			clearTransaction(me);
-			T[me].ended = 1
+			dropAll(me)
 		}
 	};
 
@@ -1179,48 +1308,140 @@ end:
 }
 
 #ifdef OPER
-/* raise_mark in a transaction of its own, which commits or fails */
-#define OP (NP - 1)
-proctype Operator()
+/* the operator: NA actions, each in a transaction of its own, which commits or fails */
+proctype Operator(byte me)
 {
-	atomic { canG(OP, 0) -> R[0].g = OP + 1 };
-	atomic { decide(OP, 0) };
-	atomic {
+	byte na;		/* actions begun */
+	byte r;
+	bit brk;		/* it is break_lease */
+
+next:
+	if
+	:: atomic {
+		na < NA ->
+		na++;
+#if NR > 1
 		if
-		:: canX(OP, 0) -> R[0].x = OP + 1
-		:: else ->
-			R[0].xw = R[0].xw | B(OP);
-			T[OP].wx = 1;
-			d_step { findCycle(OP) };
-			canX(OP, 0) ->		/* here it waits */
-			R[0].x = OP + 1;
-			R[0].xw = R[0].xw & OTHERS(OP);
-			T[OP].wx = 0
+		:: r = 0
+		:: r = 1
+		fi;
+#endif
+		if
+		:: goto raise
+#ifdef BREAK
+		:: rdhold(me, r) != 0 -> brk = 1; goto raise
+#endif
+#ifdef FORGET
+		/* looks for old rows without a lock */
+		:: found(me, r) && !rdlive(me, r) -> goto forget
+#endif
 		fi
-	};
+	   }
+	:: atomic { na == NA -> goto fin }
+	fi;
+
+	/* ---------------- raise_mark, break_lease ---------------- */
+
+raise:
+	waitG(0);
+	atomic { decide(me, r) };
+	waitX(0);
 	atomic {
 		skip;
 		d_step {
-			noCommitter(OP, 0);
-			newVersion(OP, 0);
-			R[0].umark = R[0].umark + 1
+			noCommitter(me, r);
+			newVersion(me, r);
+#ifdef M_BREAKONLY
+			WHEN(!brk, R[r].umark = R[r].umark + 1);
+#else
+			R[r].umark = R[r].umark + 1;
+#endif
+			WHEN(brk, R[r].ulive = 0)
 		}
 	};
+	goto visible;
+
+#ifdef FORGET
+	/* ---------------- forget ---------------- */
+
+	/* waits for nobody: whoever has a lock is using the resource */
+forget:
+	atomic {
+		if
+		:: canG(me, r) -> R[r].g = me + 1
+		:: else -> goto skipped
+		fi
+	};
+#ifdef M_FORGETX
+	atomic {
+		if
+		:: tryX(me, r) -> R[r].x = me + 1
+		:: else -> goto skipped
+		fi
+	};
+	atomic {
+		WHEN(rdlive(me, r), goto skipped);
+		decide(me, r)
+	};
+#else
+	atomic {
+		WHEN(rdlive(me, r), goto skipped);
+		decide(me, r)
+	};
+	atomic {
+		if
+		:: tryX(me, r) -> R[r].x = me + 1
+		:: else -> goto skipped
+		fi
+	};
+#endif
+	atomic {
+		skip;
+		d_step {
+			noCommitter(me, r);
+			A8(!rdlive(me, r));
+			newVersion(me, r);
+			R[r].utok = 0; R[r].umark = 0;
+			R[r].ulive = 0; R[r].uhold = 0
+		}
+	};
+	goto visible;
+
+skipped:
+	atomic { skip; d_step { undecide(me, r); releaseLocks(me); r = 0 } };
+	goto next;
+#endif
+
+	/* ---------------- the end ---------------- */
+
+visible:
 	if
-	:: d_step {
-		R[0].mark = R[0].umark;
-		R[0].live = R[0].ulive;
-		dropVersion(0);
-		R[0].dec = R[0].dec & OTHERS(OP);
-		T[OP].ended = 1
+	:: atomic {
+		skip;
+		d_step {
+#if defined(BREAK) || defined(FORGET)
+			WHEN(brk || R[r].umark == 0, R[r].off = (R[r].tok > R[r].mark -> R[r].tok : R[r].mark));
+#endif
+#if defined(FORGET) && !defined(M_NOFLOOR)
+			WHEN(R[r].umark == 0 && R[r].off > floor, floor = R[r].off);
+#endif
+			publishResource(me, r);
+			T[me].ended = 1
+		}
 	   }
-	:: d_step {
-		dropVersion(0);
-		R[0].dec = R[0].dec & OTHERS(OP);
-		T[OP].ended = 1
-	   }
+	:: goto abort
 	fi;
-	atomic { skip; d_step { releaseLocks(OP); T[OP].ended = 0 } }
+	goto unlock;
+
+abort:
+	atomic { skip; d_step { dropAll(me) } };
+
+unlock:
+	atomic { skip; d_step { releaseLocks(me); T[me].ended = 0; r = 0; brk = 0 } };
+	goto next;
+
+fin:
+	skip
 }
 #endif
 
@@ -1232,6 +1453,9 @@ inline grantFirst(r)
 	R[r].live = 1;
 	R[r].hold = HID(0) + 1;
 	R[r].lastIss = 1;
+#ifdef FORGET
+	R[r].top = 1;
+#endif
 #ifdef EXTERNAL
 	R[r].ext = 1;
 #endif
@@ -1252,7 +1476,7 @@ init {
 		run P(2);
 #endif
 #ifdef OPER
-		run Operator();
+		run Operator(OP);
 #endif
 		skip
 	}
