@@ -24,10 +24,53 @@ PGFILEDESC = "pg_fence - fencing tokens and leases"
 
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql
 
-REGRESS =
+REGRESS = \
+	install \
+	arguments \
+	lease \
+	check \
+	subtransactions \
+	prepared \
+	isolation_levels \
+	guard_resource \
+	guard_row \
+	guard_both \
+	partitions \
+	protect \
+	guard_ddl \
+	names \
+	triggers \
+	foreign_keys \
+	pool \
+	privileges \
+	search_path \
+	errors \
+	drop
 
-ISOLATION =
-ISOLATION_OPTS = --inputdir=$(srcdir)/test
+ISOLATION = \
+	equal_tokens \
+	external_tokens \
+	heartbeat \
+	isolation_levels \
+	lease_races \
+	lock_order \
+	open_across \
+	p1_order \
+	p2_row_and_resource \
+	p2_row_tokens \
+	p3_issue \
+	p4_commit_never_waits \
+	p5_holder_undisturbed \
+	p5_lost_race \
+	p6_lease_excludes \
+	prepared \
+	raise_mark \
+	request_id \
+	resource_mark \
+	savepoint \
+	tombstone \
+	upsert
+ISOLATION_OPTS = --inputdir=$(srcdir)/test --load-extension=$(EXTENSION)
 
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

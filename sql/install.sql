@@ -26,6 +26,18 @@ SET ROLE regress_fence_squatter;
 CREATE EXTENSION pg_fence;
 RESET ROLE;
 DROP OWNED BY regress_fence_squatter;
+
+-- a schema in which somebody else may create things
+BEGIN;
+CREATE SCHEMA fence;
+GRANT CREATE ON SCHEMA fence TO regress_fence_squatter;
+CREATE EXTENSION pg_fence;
+ROLLBACK;
+BEGIN;
+CREATE SCHEMA fence;
+GRANT ALL ON SCHEMA fence TO PUBLIC;
+CREATE EXTENSION pg_fence;
+ROLLBACK;
 DROP ROLE regress_fence_squatter;
 
 -- a schema of a superuser's own is as good as none
@@ -124,7 +136,7 @@ WHERE 'timestamptz'::regtype = ANY (p.proargtypes);
 
 -- G03: tables are logged and dumped; G04: and begin empty
 SELECT c.oid::regclass AS "table", c.relpersistence,
-	(SELECT condition
+	(SELECT quote_literal(condition)
 	 FROM pg_extension e, unnest(e.extconfig, e.extcondition) AS x (relation, condition)
 	 WHERE e.extname = 'pg_fence' AND x.relation = c.oid) AS dump_condition
 FROM pg_class c

@@ -24,6 +24,8 @@ SELECT fence.mark('lease'), fence.mark('lease-unknown');
 SELECT acquired, remaining BETWEEN '15 s' AND '30 s' AS remaining FROM fence.acquire('lease-default', 'a');
 
 -- Refusal is a row, tells who has it and for how long, and writes nothing (A11).
+-- instants are read back below, whatever the server's style
+SET datestyle = 'ISO';
 SELECT xmin AS x, ctid AS c, expires_at AS e FROM fence.resource WHERE name = 'lease' \gset
 SELECT acquired, token, held_by, reason, remaining BETWEEN '59 minutes' AND '1 hour' AS remaining, expires_at = :'e' AS expires
 FROM fence.acquire('lease', 'b', '1 day');

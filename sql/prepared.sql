@@ -10,6 +10,8 @@ SELECT current_setting('max_prepared_transactions')::int = 0 AS skip \gset
 \quit
 \endif
 
+-- what waits for a prepared transaction is not to wait for ever
+SET lock_timeout = '10s';
 CREATE TABLE twophase (id int PRIMARY KEY, qty int, tok bigint);
 SELECT fence.protect('twophase', 'twophase', 'tok');
 INSERT INTO twophase VALUES (1, 0, 50);
@@ -25,7 +27,7 @@ UPDATE twophase SET qty = 101, tok = 101 WHERE id = 1;
 SELECT fence.raise_mark('twophase', 101);
 -- the older holder cannot commit either, and learns so without waiting
 SELECT fence.check('twophase', 50);
-RESET lock_timeout;
+SET lock_timeout = '10s';
 -- rolled back: the old mark is in force
 ROLLBACK PREPARED 'fence_p1';
 SELECT fence.mark('twophase');
@@ -86,4 +88,6 @@ SELECT fence.check('twophase-acquire', 1, 'a', 'postgres');
 
 SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'fence%';
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid > 2;
+-- nothing, unless something above went wrong
+SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts WHERE gid LIKE 'fence%' \gexec
 DROP TABLE twophase;

@@ -101,6 +101,15 @@ UPDATE trg SET tok = 9 WHERE id = 1;
 UPDATE rowtrg SET tok = 9 WHERE id = 1;
 INSERT INTO trg (id, tok) VALUES (3, 9);
 INSERT INTO rowtrg (id, tok) VALUES (3, 9);
+-- the old resource's token does not help with the new one, both do
+BEGIN;
+SELECT fence.check('rowtrg:y', 8);
+SAVEPOINT s;
+UPDATE rowtrg SET tok = 9 WHERE id = 1;
+ROLLBACK TO s;
+UPDATE rowtrg SET tok = 50 WHERE id = 1;
+SELECT shelf, tok FROM rowtrg WHERE id = 1;
+ROLLBACK;
 -- ... none at all: the row is not written; the row mark does not move
 CREATE OR REPLACE TRIGGER "~~late" BEFORE INSERT OR UPDATE ON trg FOR EACH ROW EXECUTE FUNCTION put('nothing');
 CREATE OR REPLACE TRIGGER "~~late" BEFORE INSERT OR UPDATE ON rowtrg FOR EACH ROW EXECUTE FUNCTION put('nothing');
