@@ -152,6 +152,7 @@ judge_stored_row(const FencePolicy *policy, Relation relation,
 				 TupleTableSlot *slot, LastMark *last, ReturnSetInfo *rsinfo)
 {
 	StringInfoData name;
+	AttrNumber	attnum;
 	Datum		values[2];
 	bool		nulls[2] = {false, false};
 
@@ -159,7 +160,8 @@ judge_stored_row(const FencePolicy *policy, Relation relation,
 	if (nulls[1])
 		return;
 	initStringInfo(&name);
-	if (fence_policy_resource(policy, relation, slot, &name) != NULL ||
+	if (fence_policy_resource(policy, relation, slot, &name,
+							  &attnum) != NULL ||
 		DatumGetInt64(values[1]) <= mark_of(&name, last))
 		return;
 	values[0] = PointerGetDatum(cstring_to_text_with_len(name.data, name.len));

@@ -81,7 +81,7 @@ typedef struct GuardCall
 	bool		in_merge;
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
-	AttrNumber	attnum;			/* the column that it speaks of, or 0 */
+	AttrNumber	attnum;			/* the column that it is about, or 0 */
 } GuardCall;
 
 /* pg_fence.bypass: no guard judges anything (superuser, maintenance). */
@@ -158,8 +158,9 @@ not_below(GuardCall *call, const StringInfoData *name, int64 token,
 	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
 							psprintf("fencing token %lld for resource \"%s\" is stale",
 									 (long long) token, name->data),
-							psprintf("Row %s of table \"%s\" holds token %lld.",
-									 key != NULL ? key : "(key not shown)",
+							psprintf("%s of table \"%s\" holds token %lld.",
+									 key != NULL ? psprintf("Row %s", key) :
+									 "The row",
 									 RelationGetRelationName(call->relation),
 									 (long long) stored),
 							"Another holder has taken over. Stop, and do not retry with this token.");
@@ -296,9 +297,12 @@ judge_new_row(GuardCall *call, const StringInfoData *name, int64 token)
 static bool
 render(GuardCall *call, TupleTableSlot *slot, StringInfo name)
 {
-	return accepted(call, fence_policy_resource(call->policy, call->relation,
-												slot, name),
-					InvalidAttrNumber);
+	AttrNumber	attnum = InvalidAttrNumber;
+	const FenceVerdict *verdict;
+
+	verdict = fence_policy_resource(call->policy, call->relation, slot, name,
+									&attnum);
+	return accepted(call, verdict, attnum);
 }
 
 /*

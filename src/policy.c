@@ -446,11 +446,13 @@ bad_length(const StringInfoData *name, Relation relation)
 
 /*
  * Writes the name of the row's resource; returns a verdict, 22004 or 22023,
- * if the row has none.  A slot is needed only if the template has columns.
+ * if the row has none, and sets *attnum to the column that is to blame.  A
+ * slot is needed only if the template has columns.
  */
 const FenceVerdict *
 fence_policy_resource(const FencePolicy *policy, Relation relation,
-					  TupleTableSlot *slot, StringInfo name)
+					  TupleTableSlot *slot, StringInfo name,
+					  AttrNumber *attnum)
 {
 	int			i;
 
@@ -469,7 +471,10 @@ fence_policy_resource(const FencePolicy *policy, Relation relation,
 		}
 		value = slot_getattr(slot, column->attnum, &isnull);
 		if (isnull)
+		{
+			*attnum = column->attnum;
 			return null_column(part->text, relation);
+		}
 		append_column(column, value, name);
 	}
 	if (name->len == 0 || name->len > FENCE_RESOURCE_MAX)

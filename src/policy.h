@@ -69,6 +69,7 @@ extern bool fence_policy_presents(const FencePolicy *policy);
 extern const FenceVerdict *fence_policy_resource(const FencePolicy *policy,
 												 Relation relation,
 												 TupleTableSlot *slot,
-												 StringInfo name);
+												 StringInfo name,
+												 AttrNumber *attnum);
 
 #endif							/* FENCE_POLICY_H */
