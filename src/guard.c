@@ -36,6 +36,7 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "replication/logicalworker.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -643,6 +644,31 @@ unchanged(const TriggerData *trigdata)
 }
 
 /*
+ * A row that comes by logical replication has been judged where it was
+ * written, and refusing it would stop the replication.  The mark follows it.
+ */
+static Datum
+follow(GuardCall *call)
+{
+	TriggerData *trigdata = call->trigdata;
+	StringInfo	name = &call->statement->new_name;
+	TupleTableSlot *new = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event) ?
+		trigdata->tg_newslot : trigdata->tg_trigslot;
+	FenceName	resource;
+
+	if (TRIGGER_FIRED_FOR_ROW(trigdata->tg_event) &&
+		TRIGGER_FIRED_AFTER(trigdata->tg_event) &&
+		!TRIGGER_FIRED_BY_DELETE(trigdata->tg_event) &&
+		call->policy->marks == FENCE_MARKS_BOTH &&
+		token_value(call, new) > 0 && render(call, new, name))
+	{
+		resource = fence_name(name->data, name->len);
+		(void) fence_raise(&resource, token_value(call, new));
+	}
+	return unchanged(trigdata);
+}
+
+/*
  * Leaves a line in the server's log for a statement that no guard judges.
  */
 static Datum
@@ -679,6 +705,8 @@ fence_guard(PG_FUNCTION_ARGS)
 	if (bypass)
 		return pass_by(&call);
 	call.policy = fence_policy_of_trigger(call.relation, trigdata->tg_trigger);
+	if (IsLogicalWorker())
+		return follow(&call);
 	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
 	check_proper_kind(&call);
 

@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 
 #include "args.h"
+#include "present.h"
 #include "resource.h"
 
 PG_FUNCTION_INFO_V1(fence_mark);
@@ -49,37 +50,24 @@ fence_raise_mark(PG_FUNCTION_ARGS)
 	FenceName	name;
 	int64		token;
 	int64		before;
-	FenceRow	row;
 
 	fence_prevent_read_only("fence.raise_mark()");
 	name = fence_arg_name(fcinfo, 0);
 	token = fence_arg_token(fcinfo, 1);
 
-	fence_lock(&name, FENCE_LOCK_GATE);
-	fence_row_read(&name, &row);
-	if (token <= row.mark)
-	{
-		fence_unlock(&name, FENCE_LOCK_GATE);
-		if (token < row.mark)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("cannot lower the mark of resource \"%.*s\" to %lld",
-							name.len, name.data, (long long) token),
-					 errdetail("The high-water mark is %lld.",
-							   (long long) row.mark)));
-		PG_RETURN_INT64(row.mark);
-	}
-
-	fence_lock(&name, FENCE_LOCK_TAKEOVER);
-	before = row.mark;
-	row.mark = token;
-	row.mark_holder = NULL;
-	row.marked_at = GetCurrentTimestamp();
-	fence_row_write(&name, &row);
-
-	ereport(LOG,
-			(errmsg("mark of resource \"%.*s\" raised from %lld to %lld by \"%s\"",
-					name.len, name.data, (long long) before, (long long) token,
-					GetUserNameFromId(GetUserId(), false))));
+	before = fence_raise(&name, token);
+	if (token < before)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cannot lower the mark of resource \"%.*s\" to %lld",
+						name.len, name.data, (long long) token),
+				 errdetail("The high-water mark is %lld.",
+						   (long long) before)));
+	if (token > before)
+		ereport(LOG,
+				(errmsg("mark of resource \"%.*s\" raised from %lld to %lld by \"%s\"",
+						name.len, name.data, (long long) before,
+						(long long) token,
+						GetUserNameFromId(GetUserId(), false))));
 	PG_RETURN_INT64(token);
 }

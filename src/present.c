@@ -444,6 +444,36 @@ fence_present(const FenceToken *token)
 }
 
 /*
+ * Raises the mark without presenting anything: for an operator, and for rows
+ * that come by replication.  Returns the mark before; it stays if it is not
+ * below the token.
+ */
+int64
+fence_raise(const FenceName *name, int64 token)
+{
+	FenceRow	row;
+	int64		before;
+
+	fence_row_read(name, &row);
+	if (token <= row.mark)
+		return row.mark;
+	fence_lock(name, FENCE_LOCK_GATE);
+	fence_row_read(name, &row);
+	if (token <= row.mark)
+	{
+		fence_unlock(name, FENCE_LOCK_GATE);
+		return row.mark;
+	}
+	fence_lock(name, FENCE_LOCK_TAKEOVER);
+	before = row.mark;
+	row.mark = token;
+	row.mark_holder = NULL;
+	row.marked_at = GetCurrentTimestamp();
+	fence_row_write(name, &row);
+	return before;
+}
+
+/*
  * The token presented for the resource in this transaction, 0 if none is.
  */
 int64

@@ -35,6 +35,7 @@ extern void fence_present_init(void);
 extern FenceLease fence_lease_parse(const char *lease);
 
 extern const FenceVerdict *fence_present(const FenceToken *token);
+extern int64 fence_raise(const FenceName *name, int64 token);
 extern int64 fence_presented(const FenceName *name);
 extern bool fence_presented_any(void);
 extern uint64 fence_present_generation(void);
