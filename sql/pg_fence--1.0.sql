@@ -343,11 +343,13 @@ COMMENT ON FUNCTION fence.stored_above_mark(regclass, bytea) IS
 CREATE FUNCTION fence.audit()
 RETURNS TABLE (target regclass, severity text, problem text, remedy text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 WITH guard AS MATERIALIZED (
 	SELECT t.oid, t.tgrelid, t.tgname, t.tgtype, t.tgenabled, t.tgargs,
-		t.tgparentid, t.tgattr, t.tgqual,
+		t.tgparentid,
+		-- not limited to some columns or rows
+		t.tgattr = '' AND t.tgqual IS NULL AS whole,
 		(t.tgtype & 1) <> 0 AS is_row,
 		(t.tgtype & 2) <> 0 AS is_before,
 		(t.tgtype & 32) <> 0 AS is_truncate,
@@ -359,10 +361,11 @@ WITH guard AS MATERIALIZED (
 	-- the tables that fence.protect() was called for
 	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT tgargs) AS policies,
 		relkind, relispartition, relowner,
-		bool_or(is_truncate) AS has_truncate,
-		bool_or(NOT is_row AND NOT is_truncate) AS has_statement,
-		bool_or(is_row AND is_before) AS has_before,
-		bool_or(is_row AND NOT is_before) AS has_after
+		bool_or(whole AND tgtype = 34) AS has_truncate,
+		bool_or(whole AND tgtype = 28) AS has_statement,
+		bool_or(whole AND tgtype = 31) AS has_before,
+		bool_or(whole AND tgtype = 29) AS has_after,
+		bool_or(whole AND tgtype IN (21, 29)) AS has_written
 	FROM guard
 	WHERE tgparentid = 0
 	GROUP BY tgrelid, relkind, relispartition, relowner
@@ -370,10 +373,11 @@ WITH guard AS MATERIALIZED (
 ), policy AS MATERIALIZED (
 	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode,
 		fence.policy_problem(g.tgrelid, g.tgargs) AS problem,
-		format('SELECT fence.protect(%L, %L%s%s%s);', g.tgrelid::regclass, p.resource,
+		format('SELECT fence.protect(%L, %L%s%s%s%s);', g.tgrelid::regclass, p.resource,
 			CASE WHEN p.token_column IS NOT NULL THEN format(', token_column => %L', p.token_column) END,
 			CASE WHEN p.marks <> 'resource' THEN format(', marks => %L', p.marks) END,
-			CASE WHEN p.lease IS NOT NULL THEN format(', lease => %L', p.lease) END) AS protect
+			CASE WHEN p.lease IS NOT NULL THEN format(', lease => %L', p.lease) END,
+			CASE WHEN p.mode <> 'enforce' THEN format(', mode => %L', p.mode) END) AS protect
 	FROM guarded g
 		CROSS JOIN LATERAL (
 			SELECT max(substr(a, 10)) FILTER (WHERE a LIKE 'resource=%') AS resource,
@@ -387,10 +391,12 @@ SELECT tgrelid::regclass, 'error', format('guard trigger %s is disabled', qname)
 	format('ALTER TABLE %s ENABLE TRIGGER %s;', tgrelid::regclass, qname)
 FROM guard WHERE tgenabled IN ('D', 'R')
 UNION ALL
-SELECT tgrelid::regclass, 'error',
-	format('guard trigger %s was altered: it is limited to some columns or rows', qname),
-	format('DROP TRIGGER %s ON %s;', qname, tgrelid::regclass)
-FROM guard WHERE tgattr <> '' OR tgqual IS NOT NULL
+SELECT g.tgrelid::regclass, 'error',
+	format('trigger %s does not guard: it was made by hand, or limited to some events, columns or rows', g.qname),
+	CASE WHEN g.tgname LIKE '~fence\_%' THEN p.protect
+		ELSE format('DROP TRIGGER %s ON %s;', g.qname, g.tgrelid::regclass) END
+FROM guard g JOIN policy p ON p.tgrelid = g.tgrelid
+WHERE g.tgparentid = 0 AND NOT (g.whole AND g.tgtype IN (21, 28, 29, 31, 34))
 UNION ALL
 SELECT tgrelid::regclass, 'error', 'its guard triggers disagree about the policy', protect
 FROM policy WHERE policies > 1
@@ -398,7 +404,7 @@ UNION ALL
 SELECT tgrelid::regclass, 'error', 'some of its guard triggers are missing', protect
 FROM policy
 WHERE NOT has_truncate
-	OR (token_column IS NOT NULL AND NOT (has_before AND has_after))
+	OR (token_column IS NOT NULL AND NOT (has_before AND has_written))
 	OR (token_column IS NULL AND NOT (has_statement OR has_after))
 UNION ALL
 SELECT tgrelid::regclass, 'error', problem, 'Call fence.protect() with the columns that the table has now.'
@@ -433,7 +439,8 @@ WHERE NOT t.tgisinternal AND (t.tgtype & 3) = 3
 	AND t.tgfoid <> 'fence.guard()'::regprocedure
 	AND t.tgname::text COLLATE "C" > g.tgname::text COLLATE "C"
 UNION ALL
-SELECT tgrelid::regclass, 'warning', 'its guard only observes', protect
+SELECT tgrelid::regclass, 'warning', 'its guard only observes',
+	replace(protect, ', mode => ''observe''', '')
 FROM policy WHERE mode = 'observe'
 UNION ALL
 SELECT p.tgrelid::regclass, 'warning',
@@ -448,7 +455,7 @@ SELECT p.tgrelid::regclass, 'warning',
 FROM policy p
 	JOIN pg_subscription_rel s ON s.srrelid = p.tgrelid
 	JOIN guard g ON g.tgrelid = p.tgrelid AND g.is_row AND g.tgenabled = 'O'
-WHERE p.marks <> 'row'
+WHERE p.marks = 'both'
 UNION ALL
 SELECT p.tgrelid::regclass, 'error',
 	format('resource "%s" has a mark below token %s, which is stored in the table', a.resource, max(a.token)),
@@ -457,34 +464,67 @@ FROM policy p CROSS JOIN LATERAL fence.stored_above_mark(p.tgrelid, p.tgargs) a
 WHERE p.marks = 'both' AND p.problem IS NULL
 GROUP BY p.tgrelid, a.resource
 UNION ALL
-SELECT c.oid::regclass, 'error',
-	format('%s may %s on it', CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, a.privilege_type),
-	format('REVOKE %s ON %s FROM %s;', a.privilege_type, c.oid::regclass,
-		CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END)
-FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+SELECT c.oid::regclass, 'error', format('%s may %s on it', r.name, a.privilege_type),
+	format('REVOKE %s ON %s FROM %s;', a.privilege_type, c.oid::regclass, r.name)
+FROM pg_class c
+	CROSS JOIN LATERAL (
+		SELECT grantee, privilege_type FROM aclexplode(c.relacl)
+		UNION ALL
+		SELECT x.grantee, format('%s (%I)', x.privilege_type, t.attname)
+		FROM pg_attribute t CROSS JOIN LATERAL aclexplode(t.attacl) x
+		WHERE t.attrelid = c.oid) a
+	CROSS JOIN LATERAL (
+		SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS name) r
 WHERE c.relnamespace = 'fence'::regnamespace AND c.relkind = 'r' AND a.grantee <> c.relowner
 UNION ALL
-SELECT NULL, 'warning', format('synchronous_commit is off%s: a crash can lose the newest marks', s.place), s.remedy
-FROM (
-	SELECT '' AS place, 'ALTER SYSTEM RESET synchronous_commit;' AS remedy
-	WHERE current_setting('synchronous_commit') = 'off'
-	UNION ALL
-	SELECT format(' for %s%s', CASE WHEN setrole <> 0 THEN 'role ' || quote_ident(pg_get_userbyid(setrole)) ELSE 'all roles' END,
-			CASE WHEN setdatabase <> 0 THEN ' in this database' ELSE '' END),
-		CASE WHEN setrole = 0 THEN format('ALTER DATABASE %I RESET synchronous_commit;', current_database())
-			WHEN setdatabase = 0 THEN format('ALTER ROLE %s RESET synchronous_commit;', quote_ident(pg_get_userbyid(setrole)))
-			ELSE format('ALTER ROLE %s IN DATABASE %I RESET synchronous_commit;', quote_ident(pg_get_userbyid(setrole)), current_database()) END
-	FROM pg_db_role_setting
-	WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-		AND 'synchronous_commit=off' = ANY (setconfig)) s
+SELECT c.oid::regclass, 'error', format('its owner %s is not a superuser', quote_ident(r.rolname)),
+	format('ALTER TABLE %s OWNER TO ...;', c.oid::regclass)
+FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
+WHERE c.relnamespace = 'fence'::regnamespace AND c.relkind = 'r' AND NOT r.rolsuper
 UNION ALL
-SELECT NULL, 'error', format('pg_fence.bypass is on%s', CASE WHEN setrole <> 0 THEN ' for role ' || quote_ident(pg_get_userbyid(setrole)) END),
-	CASE WHEN setrole = 0 THEN format('ALTER DATABASE %I RESET pg_fence.bypass;', current_database())
-		WHEN setdatabase = 0 THEN format('ALTER ROLE %s RESET pg_fence.bypass;', quote_ident(pg_get_userbyid(setrole)))
-		ELSE format('ALTER ROLE %s IN DATABASE %I RESET pg_fence.bypass;', quote_ident(pg_get_userbyid(setrole)), current_database()) END
-FROM pg_db_role_setting
-WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-	AND EXISTS (SELECT FROM unnest(setconfig) s WHERE s IN ('pg_fence.bypass=on', 'pg_fence.bypass=true', 'pg_fence.bypass=yes', 'pg_fence.bypass=1'))
+SELECT c.oid::regclass, 'error', 'it is not a logged table, a crash empties it',
+	format('ALTER TABLE %s SET LOGGED;', c.oid::regclass)
+FROM pg_class c
+WHERE c.relnamespace = 'fence'::regnamespace AND c.relkind = 'r' AND c.relpersistence <> 'p'
+UNION ALL
+SELECT NULL, 'error',
+	format('%s may create objects in schema fence, where they could stand in for functions of pg_fence', r.name),
+	format('REVOKE CREATE ON SCHEMA fence FROM %s;', r.name)
+FROM pg_namespace n
+	CROSS JOIN LATERAL aclexplode(n.nspacl) a
+	CROSS JOIN LATERAL (
+		SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS name) r
+WHERE n.nspname = 'fence' AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner
+UNION ALL
+SELECT NULL, 'error', format('%s is a member of pg_write_all_data and may write fence.resource', quote_ident(m.rolname)),
+	format('REVOKE pg_write_all_data FROM %s;', quote_ident(m.rolname))
+FROM pg_auth_members am JOIN pg_roles m ON m.oid = am.member
+WHERE am.roleid = 'pg_write_all_data'::regrole AND NOT m.rolsuper
+UNION ALL
+SELECT NULL, s.severity, format('%s is %s%s: %s', s.name, s.value, s.place, s.consequence), s.remedy
+FROM (
+	SELECT w.*, x.value, x.place, x.remedy || w.name || ';' AS remedy
+	FROM (VALUES
+			('synchronous_commit', 'off|of|false|fals|fal|fa|f|no|n|0', 'warning', 'a crash can lose the newest marks'),
+			('pg_fence.bypass', 'on|true|tru|tr|t|yes|ye|y|1', 'error', 'no guard judges anything'),
+			('session_replication_role', 'replica', 'error', 'ordinary triggers do not fire'))
+		w (name, bad, severity, consequence)
+		CROSS JOIN LATERAL (
+			SELECT current_setting(w.name, true) AS value, '' AS place,
+				CASE (SELECT source FROM pg_settings g WHERE g.name = w.name)
+					WHEN 'session' THEN 'RESET ' ELSE 'ALTER SYSTEM RESET ' END AS remedy
+			UNION ALL
+			SELECT split_part(v, '=', 2),
+				CASE WHEN d.setrole <> 0 THEN ' for role ' || quote_ident(pg_get_userbyid(d.setrole)) ELSE ' for all roles' END ||
+				CASE WHEN d.setdatabase <> 0 THEN ' in this database' ELSE '' END,
+				CASE WHEN d.setrole = 0 AND d.setdatabase = 0 THEN 'ALTER ROLE ALL RESET '
+					WHEN d.setrole = 0 THEN format('ALTER DATABASE %I RESET ', current_database())
+					ELSE format('ALTER ROLE %I%s RESET ', pg_get_userbyid(d.setrole),
+						CASE WHEN d.setdatabase <> 0 THEN format(' IN DATABASE %I', current_database()) END) END
+			FROM pg_db_role_setting d CROSS JOIN LATERAL unnest(d.setconfig) v
+			WHERE split_part(v, '=', 1) = w.name
+				AND d.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))) x
+	WHERE lower(x.value) = ANY (string_to_array(w.bad, '|'))) s
 UNION ALL
 SELECT NULL, 'warning',
 	format('resource "%s" has been held by "%s" for more than a day', resource, holder),

@@ -12,7 +12,6 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -24,7 +23,6 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "policy.h"
@@ -90,36 +88,13 @@ fence_trigger_arguments(PG_FUNCTION_ARGS)
 Datum
 fence_policy_problem(PG_FUNCTION_ARGS)
 {
-	MemoryContext oldcxt = CurrentMemoryContext;
-	ResourceOwner oldowner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
+	Relation	relation = table_open(PG_GETARG_OID(0), AccessShareLock);
+	FencePolicy *policy = policy_of_bytes(relation, PG_GETARG_BYTEA_PP(1));
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(oldcxt);
-	PG_TRY();
-	{
-		Relation	relation = table_open(PG_GETARG_OID(0), AccessShareLock);
-
-		(void) policy_of_bytes(relation, PG_GETARG_BYTEA_PP(1));
-		table_close(relation, AccessShareLock);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(oldcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(oldcxt);
-	CurrentResourceOwner = oldowner;
-
-	if (error == NULL)
+	table_close(relation, AccessShareLock);
+	if (policy->problem == NULL)
 		PG_RETURN_NULL();
-	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-		ReThrowError(error);
-	PG_RETURN_TEXT_P(cstring_to_text(error->message));
+	PG_RETURN_TEXT_P(cstring_to_text(policy->problem->message));
 }
 
 /* The resource whose mark was read last: rows of one often stand together. */
@@ -217,7 +192,7 @@ fence_stored_above_mark(PG_FUNCTION_ARGS)
 			FencePolicy *policy = policy_of_bytes(relation,
 												  PG_GETARG_BYTEA_PP(1));
 
-			if (policy->token_column != NULL)
+			if (policy->token_column != NULL && policy->problem == NULL)
 				judge_stored_rows(policy, relation,
 								  (ReturnSetInfo *) fcinfo->resultinfo);
 		}

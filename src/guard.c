@@ -33,6 +33,7 @@
 #include "access/table.h"
 #include "catalog/index.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -69,8 +70,21 @@ typedef struct GuardStatement
 	bool		mark_read;		/* has its mark been read? */
 	int64		lowest;			/* a token that is not below that mark */
 
-	bool		reported;		/* observed: one warning is enough */
 } GuardStatement;
+
+/*
+ * An execution that has been reported about already: one warning, or one line
+ * in the log, is enough for all its triggers, rows and partitions.  They share
+ * a memory context, which this dies with.
+ */
+typedef struct ReportedExecution
+{
+	MemoryContextCallback callback; /* unlinks this at the end */
+	MemoryContext cxt;
+	struct ReportedExecution *next;
+} ReportedExecution;
+
+static ReportedExecution *reported = NULL;
 
 /* One call of the trigger. */
 typedef struct GuardCall
@@ -79,6 +93,7 @@ typedef struct GuardCall
 	Relation	relation;
 	const FencePolicy *policy;
 	GuardStatement *statement;
+	MemoryContext execution;	/* lives as long as it */
 	bool		in_merge;
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
@@ -212,8 +227,9 @@ make_token(const GuardCall *call, const StringInfoData *name, int64 number)
 }
 
 /*
- * Sets *token to the one presented for the resource, 0 if none is.  A policy
- * with a lease makes the presentation stand on the lease too.
+ * Sets *token to the one presented for the resource, 0 if none is.  It is
+ * presented once more: this policy may demand the lease too, or demand what
+ * so far was only observed.
  */
 static bool
 context_token(GuardCall *call, const StringInfoData *name, int64 *token)
@@ -226,7 +242,7 @@ context_token(GuardCall *call, const StringInfoData *name, int64 *token)
 	{
 		again = make_token(call, name, 0);
 		again.number = fence_presented(&again.name);
-		if (again.number != 0 && again.lease != FENCE_LEASE_NONE &&
+		if (again.number != 0 &&
 			!accepted(call, fence_present(&again), InvalidAttrNumber))
 			return false;
 		statement->token = again.number;
@@ -579,24 +595,47 @@ statement_state(FmgrInfo *flinfo)
 	return flinfo->fn_extra;
 }
 
+/* Is there a BEFORE ROW guard, too? */
+static bool
+has_before_row(const GuardCall *call)
+{
+	const TriggerDesc *triggers = call->relation->trigdesc;
+	int			i;
+
+	for (i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgfoid == call->trigdata->tg_trigger->tgfoid &&
+			TRIGGER_FOR_ROW(trigger->tgtype) &&
+			TRIGGER_FOR_BEFORE(trigger->tgtype))
+			return true;
+	}
+	return false;
+}
+
 /* Is the trigger of a kind that serves its policy? */
 static bool
-is_proper_kind(const FencePolicy *policy, TriggerEvent event)
+is_proper_kind(const GuardCall *call)
 {
+	TriggerEvent event = call->trigdata->tg_event;
+	bool		token_column = call->policy->token_column != NULL;
+
 	if (TRIGGER_FIRED_BY_TRUNCATE(event))
 		return true;
 	if (TRIGGER_FIRED_FOR_STATEMENT(event))
-		return TRIGGER_FIRED_AFTER(event) && !policy->has_columns &&
-			policy->token_column == NULL;
+		return TRIGGER_FIRED_AFTER(event) && !call->policy->has_columns &&
+			!token_column;
 	if (TRIGGER_FIRED_BEFORE(event))
-		return policy->token_column != NULL;
-	return TRIGGER_FIRED_AFTER(event);
+		return token_column;
+	return TRIGGER_FIRED_AFTER(event) && (!token_column ||
+										  has_before_row(call));
 }
 
 static void
 check_proper_kind(const GuardCall *call)
 {
-	if (is_proper_kind(call->policy, call->trigdata->tg_event))
+	if (is_proper_kind(call))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
@@ -607,30 +646,51 @@ check_proper_kind(const GuardCall *call)
 			 errtable(call->relation)));
 }
 
+static void
+forget_execution(void *arg)
+{
+	ReportedExecution **link = &reported;
+
+	while (*link != arg)
+		link = &(*link)->next;
+	*link = (*link)->next;
+}
+
+/* Is this the first report about the execution? */
+static bool
+first_report(const GuardCall *call)
+{
+	ReportedExecution *note;
+
+	for (note = reported; note != NULL; note = note->next)
+	{
+		if (note->cxt == call->execution)
+			return false;
+	}
+	note = MemoryContextAlloc(call->execution, sizeof(ReportedExecution));
+	note->cxt = call->execution;
+	note->next = reported;
+	reported = note;
+	note->callback.func = forget_execution;
+	note->callback.arg = note;
+	MemoryContextRegisterResetCallback(call->execution, &note->callback);
+	return true;
+}
+
 /*
- * An error, or a warning where the guard only observes: one for a statement,
- * also where two triggers of ours find something.
+ * An error, or a warning where the guard only observes.
  */
 static void
 report(const GuardCall *call)
 {
-	static TimestampTz last_time = 0;
-	static CommandId last_command = InvalidCommandId;
 	FenceSite	site;
 
 	site.relation = call->relation;
 	site.attnum = call->attnum;
 	if (!call->policy->observe)
 		fence_verdict_report(ERROR, call->verdict, &site);
-
-	if (call->statement->reported ||
-		(last_time == GetCurrentStatementStartTimestamp() &&
-		 last_command == GetCurrentCommandId(false)))
-		return;
-	fence_verdict_report(WARNING, call->verdict, &site);
-	call->statement->reported = true;
-	last_time = GetCurrentStatementStartTimestamp();
-	last_command = GetCurrentCommandId(false);
+	if (first_report(call))
+		fence_verdict_report(WARNING, call->verdict, &site);
 }
 
 /* What the executor expects of a trigger that has nothing to say. */
@@ -643,11 +703,45 @@ unchanged(const TriggerData *trigdata)
 						   trigdata->tg_newtuple : trigdata->tg_trigtuple);
 }
 
+static void
+trigger_context(void *arg)
+{
+	errcontext("guard trigger \"%s\"", ((const Trigger *) arg)->tgname);
+}
+
+/*
+ * Finds the policy; false if it cannot work on the table as it is now and
+ * that has been reported.  The trigger is named, since it is what has to be
+ * repaired.
+ */
+static bool
+find_policy(GuardCall *call, FmgrInfo *flinfo)
+{
+	ErrorContextCallback context;
+
+	context.callback = trigger_context;
+	context.arg = call->trigdata->tg_trigger;
+	context.previous = error_context_stack;
+	error_context_stack = &context;
+
+	call->policy = fence_policy_of_trigger(call->relation,
+										   call->trigdata->tg_trigger);
+	if (!IsLogicalWorker() &&
+		!accepted(call, call->policy->problem, call->policy->problem_attnum))
+		report(call);
+	if (flinfo->fn_extra == NULL)
+		check_proper_kind(call);
+	call->statement = statement_state(flinfo);
+
+	error_context_stack = context.previous;
+	return call->policy->problem == NULL;
+}
+
 /*
  * A row that comes by logical replication has been judged where it was
  * written, and refusing it would stop the replication.  The mark follows it.
  */
-static Datum
+static void
 follow(GuardCall *call)
 {
 	TriggerData *trigdata = call->trigdata;
@@ -665,7 +759,6 @@ follow(GuardCall *call)
 		resource = fence_name(name->data, name->len);
 		(void) fence_raise(&resource, token_value(call, new));
 	}
-	return unchanged(trigdata);
 }
 
 /*
@@ -674,12 +767,11 @@ follow(GuardCall *call)
 static Datum
 pass_by(const GuardCall *call)
 {
-	if (!call->statement->reported)
+	if (first_report(call))
 		ereport(LOG,
 				(errmsg("guard of table \"%s\" bypassed by \"%s\"",
 						RelationGetRelationName(call->relation),
 						GetUserNameFromId(GetUserId(), false))));
-	call->statement->reported = true;
 	return unchanged(call->trigdata);
 }
 
@@ -701,16 +793,18 @@ fence_guard(PG_FUNCTION_ARGS)
 
 	call.trigdata = trigdata;
 	call.relation = trigdata->tg_relation;
-	call.statement = statement_state(fcinfo->flinfo);
+	call.execution = fcinfo->flinfo->fn_mcxt;
 	if (bypass)
 		return pass_by(&call);
-	call.policy = fence_policy_of_trigger(call.relation, trigdata->tg_trigger);
-	if (IsLogicalWorker())
-		return follow(&call);
-	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
-	check_proper_kind(&call);
-
 	result = unchanged(trigdata);
+	if (!find_policy(&call, fcinfo->flinfo))
+		return result;
+	if (IsLogicalWorker())
+	{
+		follow(&call);
+		return result;
+	}
+	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigdata->tg_event))
 		(void) judge_whole_table(&call);
 	else if (TRIGGER_FIRED_BEFORE(trigdata->tg_event))

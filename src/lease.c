@@ -75,6 +75,7 @@ typedef struct AcquireRequest
 
 typedef enum AcquireOutcome
 {
+	ACQUIRE_FREE,				/* and its gate is ours */
 	ACQUIRE_GRANTED,
 	ACQUIRE_HELD,
 	ACQUIRE_BUSY,
@@ -193,11 +194,53 @@ next_token(const FenceName *name, const FenceRow *row)
 	return last + 1;
 }
 
-/* Under gate and takeover lock. */
+/*
+ * First half of an attempt, writes nothing: looks, takes the gate, looks
+ * again.  Only ACQUIRE_FREE keeps the gate.
+ */
+static AcquireOutcome
+reserve(const AcquireRequest *request, FenceRow *row)
+{
+	fence_row_read(&request->name, row);
+	if (fence_lease_live(row, GetCurrentTimestamp()))
+		return live_outcome(request, row);
+
+	if (!try_lock(&request->name, FENCE_LOCK_GATE))
+		return ACQUIRE_BUSY;
+	fence_row_read(&request->name, row);
+	if (fence_lease_live(row, GetCurrentTimestamp()))
+	{
+		fence_unlock(&request->name, FENCE_LOCK_GATE);
+		return live_outcome(request, row);
+	}
+	return ACQUIRE_FREE;
+}
+
+/*
+ * Decided: takes the takeover lock.  Commits of the old holder that have been
+ * judged are waited for; prepared transactions of his can take longer than
+ * we do.
+ */
+static bool
+lock_takeover(const FenceName *name, double patience_ms)
+{
+	return fence_lock_nowait(name, FENCE_LOCK_TAKEOVER) ||
+		fence_lock_within(name, FENCE_LOCK_TAKEOVER,
+						  (int) Max(patience_ms, TAKEOVER_MS));
+}
+
+/*
+ * Under gate and takeover lock.
+ */
 static void
 grant(const AcquireRequest *request, FenceRow *row)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	const FenceVerdict *verdict;
+
+	verdict = fence_present_judge_move(&request->name, row);
+	if (verdict != NULL)
+		fence_verdict_report(ERROR, verdict, NULL);
 
 	row->token = row->mark = next_token(&request->name, row);
 	row->mark_holder = row->holder = request->holder;
@@ -212,29 +255,25 @@ grant(const AcquireRequest *request, FenceRow *row)
 }
 
 /*
- * Under the gate, and decided: takes the takeover lock and grants the lease.
- * Commits of the old holder that have been judged are waited for; prepared
- * transactions of his can take longer than we do, then the gate is given
- * back and the answer is false.
+ * Second half, for one resource.  False, and the gate given back, if the
+ * takeover lock is not to be had.
  */
 static bool
 take_over(const AcquireRequest *request, double patience_ms, FenceRow *row)
 {
-	const FenceName *name = &request->name;
-	const FenceVerdict *verdict;
-
-	if (!fence_lock_nowait(name, FENCE_LOCK_TAKEOVER) &&
-		!fence_lock_within(name, FENCE_LOCK_TAKEOVER,
-						   (int) Max(patience_ms, TAKEOVER_MS)))
+	if (!lock_takeover(&request->name, patience_ms))
 	{
-		fence_unlock(name, FENCE_LOCK_GATE);
+		fence_unlock(&request->name, FENCE_LOCK_GATE);
 		return false;
 	}
-	verdict = fence_present_judge_move(name, row);
-	if (verdict != NULL)
-		fence_verdict_report(ERROR, verdict, NULL);
 	grant(request, row);
 	return true;
+}
+
+static double
+patience_left(const AcquireRequest *request, double waited_ms)
+{
+	return request->wait / 1000.0 - waited_ms;
 }
 
 /*
@@ -243,22 +282,12 @@ take_over(const AcquireRequest *request, double patience_ms, FenceRow *row)
 static AcquireOutcome
 acquire_once(const AcquireRequest *request, double waited_ms, FenceRow *row)
 {
-	double		left_ms = request->wait / 1000.0 - waited_ms;
+	AcquireOutcome outcome = reserve(request, row);
 
-	fence_row_read(&request->name, row);
-	if (fence_lease_live(row, GetCurrentTimestamp()))
-		return live_outcome(request, row);
-
-	if (!try_lock(&request->name, FENCE_LOCK_GATE))
-		return ACQUIRE_BUSY;
-	fence_row_read(&request->name, row);
-	if (fence_lease_live(row, GetCurrentTimestamp()))
-	{
-		fence_unlock(&request->name, FENCE_LOCK_GATE);
-		return live_outcome(request, row);
-	}
-
-	return take_over(request, left_ms, row) ? ACQUIRE_GRANTED : ACQUIRE_BUSY;
+	if (outcome != ACQUIRE_FREE)
+		return outcome;
+	return take_over(request, patience_left(request, waited_ms), row) ?
+		ACQUIRE_GRANTED : ACQUIRE_BUSY;
 }
 
 /*
@@ -364,6 +393,7 @@ static const char *
 outcome_reason(AcquireOutcome outcome)
 {
 	static const char *const reasons[] = {
+		[ACQUIRE_FREE] = NULL,
 		[ACQUIRE_GRANTED] = NULL,
 		[ACQUIRE_HELD] = "held",
 		[ACQUIRE_BUSY] = "busy",
@@ -457,34 +487,54 @@ sorted_resources(FunctionCallInfo fcinfo, int n, int *count)
 	return results;
 }
 
+/* One was refused, so none is granted. */
+static bool
+refuse_all(AcquireResult *results, int count, int refused,
+		   AcquireOutcome outcome)
+{
+	int			i;
+
+	for (i = 0; i < count; i++)
+		results[i].outcome = (i == refused) ? outcome : ACQUIRE_NOT_ALL;
+	return false;
+}
+
 /*
- * One attempt at all of them.  If one is refused, those granted before it in
- * this attempt are taken back with the subtransaction, locks and all.
+ * One attempt at all of them: first all the gates, then all the takeover
+ * locks, and only when they are all there, the rows.
  */
 static bool
 acquire_each(AcquireRequest *request, AcquireResult *results, int count,
 			 double waited_ms)
 {
+	AcquireOutcome outcome;
 	int			i;
-	int			j;
 
 	for (i = 0; i < count; i++)
 	{
 		request->name = results[i].name;
-		results[i].outcome = acquire_once(request, waited_ms, &results[i].row);
-		if (results[i].outcome != ACQUIRE_GRANTED)
-		{
-			for (j = 0; j < count; j++)
-			{
-				if (j != i)
-					results[j].outcome = ACQUIRE_NOT_ALL;
-			}
-			return false;
-		}
+		outcome = reserve(request, &results[i].row);
+		if (outcome != ACQUIRE_FREE)
+			return refuse_all(results, count, i, outcome);
+	}
+	for (i = 0; i < count; i++)
+	{
+		if (!lock_takeover(&results[i].name,
+						   patience_left(request, waited_ms)))
+			return refuse_all(results, count, i, ACQUIRE_BUSY);
+	}
+	for (i = 0; i < count; i++)
+	{
+		request->name = results[i].name;
+		grant(request, &results[i].row);
+		results[i].outcome = ACQUIRE_GRANTED;
 	}
 	return true;
 }
 
+/*
+ * What a refused attempt has locked goes with its subtransaction.
+ */
 static bool
 acquire_all_or_none(AcquireRequest *request, AcquireResult *results, int count,
 					double waited_ms)

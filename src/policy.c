@@ -131,9 +131,9 @@ fence_policy_make(const char *resource, const char *token_column,
 	return policy;
 }
 
-/* A column of the relation that a policy can use; raises if there is none. */
+/* A column of the relation, NULL if there is none of this name. */
 static Form_pg_attribute
-policy_column(Relation relation, const char *name)
+find_column(Relation relation, const char *name)
 {
 	TupleDesc	desc = RelationGetDescr(relation);
 	int			i;
@@ -146,85 +146,101 @@ policy_column(Relation relation, const char *name)
 			strcmp(NameStr(column->attname), name) == 0)
 			return column;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("column \"%s\" of the fence on table \"%s\" does not exist",
-					name, RelationGetRelationName(relation)),
-			 errhint("Call fence.protect() with columns that the table has now."),
-			 errtable(relation)));
+	return NULL;
 }
 
-static void
+static const FenceVerdict *
+no_column(Relation relation, const char *name)
+{
+	return fence_verdict(ERRCODE_UNDEFINED_COLUMN,
+						 psprintf("column \"%s\" of the fence on table \"%s\" does not exist",
+								  name, RelationGetRelationName(relation)),
+						 "The guard cannot tell what a row belongs to, or its token.",
+						 "Call fence.protect() with columns that the table has now.");
+}
+
+static const FenceVerdict *
 bind_token_column(FencePolicy *policy, Relation relation)
 {
-	Form_pg_attribute column = policy_column(relation, policy->token_column);
+	const char *name = policy->token_column;
+	const char *table = RelationGetRelationName(relation);
+	Form_pg_attribute column = find_column(relation, name);
 
-	if (column->atttypid != INT8OID)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("token column \"%s\" of table \"%s\" is of type %s",
-						policy->token_column,
-						RelationGetRelationName(relation),
-						format_type_be(column->atttypid)),
-				 errdetail("Fencing tokens are compared by size and need type bigint."),
-				 errhint("A random lock value goes into the holder argument of fence.check()."),
-				 errtablecol(relation, column->attnum)));
-	if (column->attgenerated != '\0' || column->attidentity != '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_COLUMN_DEFINITION),
-				 errmsg("token column \"%s\" of table \"%s\" is generated",
-						policy->token_column,
-						RelationGetRelationName(relation)),
-				 errdetail("The guard must be able to set it."),
-				 errtablecol(relation, column->attnum)));
+	if (column == NULL)
+		return no_column(relation, name);
 	policy->token_attnum = column->attnum;
+	if (column->atttypid != INT8OID)
+		return fence_verdict(ERRCODE_DATATYPE_MISMATCH,
+							 psprintf("token column \"%s\" of table \"%s\" is of type %s",
+									  name, table,
+									  format_type_be(column->atttypid)),
+							 "Fencing tokens are compared by size and need type bigint.",
+							 "A random lock value goes into the holder argument of fence.check().");
+	if (column->attgenerated != '\0' || column->attidentity != '\0')
+		return fence_verdict(ERRCODE_INVALID_COLUMN_DEFINITION,
+							 psprintf("token column \"%s\" of table \"%s\" is generated",
+									  name, table),
+							 "The guard must be able to set it.",
+							 "Use a plain bigint column.");
+	return NULL;
 }
 
 /*
  * A generated column has no value yet in a BEFORE trigger, and a virtual one
  * never is in the row.
  */
-static void
+static const FenceVerdict *
 bind_template_column(const FencePolicy *policy, FenceColumn *bound,
 					 Relation relation, const char *name)
 {
-	Form_pg_attribute column = policy_column(relation, name);
+	Form_pg_attribute column = find_column(relation, name);
 	Oid			output;
 	bool		is_varlena;
 
+	if (column == NULL)
+		return no_column(relation, name);
+	bound->attnum = column->attnum;
 	if (column->attgenerated != '\0' &&
 		(column->attgenerated != 's' || policy->token_column != NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("generated column \"%s\" cannot name the resource of table \"%s\"",
-						name, RelationGetRelationName(relation)),
-				 errdetail("It is not computed yet when the guard needs it."),
-				 errtablecol(relation, column->attnum)));
+		return fence_verdict(ERRCODE_FEATURE_NOT_SUPPORTED,
+							 psprintf("generated column \"%s\" cannot name the resource of table \"%s\"",
+									  name, RelationGetRelationName(relation)),
+							 "It is not computed yet when the guard needs it.",
+							 "Name the resource by the columns that it is made of.");
 
-	bound->attnum = column->attnum;
 	bound->type = getBaseType(column->atttypid);
 	getTypeOutputInfo(column->atttypid, &output, &is_varlena);
 	fmgr_info_cxt(output, &bound->output, CurrentMemoryContext);
+	return NULL;
 }
 
 /*
- * Looks up the policy's columns in the relation; raises if one is missing or
- * of no use.  The result lives in the current memory context.
+ * Looks up the policy's columns in the relation.  Returns a verdict if one is
+ * missing or of no use, and sets *attnum to it if it is there.  The result
+ * lives in the current memory context.
  */
-void
-fence_policy_bind(FencePolicy *policy, Relation relation)
+const FenceVerdict *
+fence_policy_bind(FencePolicy *policy, Relation relation, AttrNumber *attnum)
 {
+	const FenceVerdict *problem = NULL;
 	int			i;
 
+	*attnum = InvalidAttrNumber;
 	policy->columns = palloc0(policy->nparts * sizeof(FenceColumn));
-	for (i = 0; i < policy->nparts; i++)
+	for (i = 0; i < policy->nparts && problem == NULL; i++)
 	{
-		if (policy->parts[i].is_column)
-			bind_template_column(policy, &policy->columns[i], relation,
-								 policy->parts[i].text);
+		if (!policy->parts[i].is_column)
+			continue;
+		problem = bind_template_column(policy, &policy->columns[i], relation,
+									   policy->parts[i].text);
+		*attnum = policy->columns[i].attnum;
 	}
-	if (policy->token_column != NULL)
-		bind_token_column(policy, relation);
+	if (problem == NULL && policy->token_column != NULL)
+	{
+		problem = bind_token_column(policy, relation);
+		*attnum = policy->token_attnum;
+	}
+	return problem;
 }
 
 /*
@@ -260,7 +276,7 @@ argument_error(Relation relation, const char *problem, const char *argument)
 
 /*
  * The policy that trigger arguments stand for, bound to the relation, in the
- * current memory context.
+ * current memory context.  Its problem is set if it cannot work there.
  */
 FencePolicy *
 fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
@@ -294,15 +310,9 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 		argument_error(relation, "no", "resource=...");
 	policy = fence_policy_make(values[0], values[1], values[2], values[3],
 							   values[4]);
-	fence_policy_bind(policy, relation);
+	policy->problem = fence_policy_bind(policy, relation,
+										&policy->problem_attnum);
 	return policy;
-}
-
-/* Names the trigger, whatever is wrong with its policy. */
-static void
-trigger_context(void *arg)
-{
-	errcontext("guard trigger \"%s\"", ((const Trigger *) arg)->tgname);
 }
 
 /*
@@ -316,7 +326,6 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 									  NULL);
 	MemoryContext cxt;
 	MemoryContext oldcxt;
-	ErrorContextCallback context;
 	FencePolicy *policy;
 
 	if (entry != NULL && entry->relation == RelationGetRelid(relation))
@@ -326,13 +335,8 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 	cxt = AllocSetContextCreate(TopTransactionContext, "pg_fence policy",
 								ALLOCSET_SMALL_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
-	context.callback = trigger_context;
-	context.arg = unconstify(Trigger *, trigger);
-	context.previous = error_context_stack;
-	error_context_stack = &context;
 	policy = fence_policy_of_arguments(relation, trigger->tgargs,
 									   trigger->tgnargs);
-	error_context_stack = context.previous;
 	MemoryContextSwitchTo(oldcxt);
 
 	entry = hash_search(policies, &trigger->tgoid, HASH_ENTER, NULL);

@@ -51,6 +51,8 @@ typedef struct FencePolicy
 	/* bound to a relation */
 	FenceColumn *columns;		/* one per part, unused for literal text */
 	AttrNumber	token_attnum;	/* 0 if there is no token column */
+	const FenceVerdict *problem;	/* why it cannot work, or NULL */
+	AttrNumber	problem_attnum; /* the column that is to blame, or 0 */
 } FencePolicy;
 
 extern void fence_policy_init(void);
@@ -61,7 +63,9 @@ extern FencePolicy *fence_policy_make(const char *resource,
 extern FencePolicy *fence_policy_of_arguments(Relation relation,
 											  char *const *arguments,
 											  int count);
-extern void fence_policy_bind(FencePolicy *policy, Relation relation);
+extern const FenceVerdict *fence_policy_bind(FencePolicy *policy,
+											 Relation relation,
+											 AttrNumber *attnum);
 extern List *fence_policy_arguments(const FencePolicy *policy);
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,
 												  const Trigger *trigger);

@@ -54,10 +54,19 @@ typedef struct Presentation
 	SubTransactionId subid;		/* whose rollback takes it back */
 	int64		token;
 	const char *holder;			/* known holder of the token, or NULL */
-	bool		lease_required; /* fence.resource must show it live */
-	bool		observed;		/* only warn at commit */
+	int			demands;		/* what is judged at commit, see below */
 	struct Presentation *below;
 } Presentation;
+
+/*
+ * Who presents a token may demand that it is judged at commit, or only want
+ * to know; the same for the lease.  Once demanded, always demanded.
+ */
+#define DEMAND_ORDER		1
+#define DEMAND_LEASE		2
+#define OBSERVE_ORDER		4
+#define OBSERVE_LEASE		8
+#define ANY_LEASE			(DEMAND_LEASE | OBSERVE_LEASE)
 
 typedef struct PresentedResource
 {
@@ -258,6 +267,16 @@ presented_entry(const FenceName *name)
 	return entry;
 }
 
+static int
+demands_of(const FenceToken *token)
+{
+	int			demands = token->observed ? OBSERVE_ORDER : DEMAND_ORDER;
+
+	if (token->lease == FENCE_LEASE_POSTGRES)
+		demands |= token->observed ? OBSERVE_LEASE : DEMAND_LEASE;
+	return demands;
+}
+
 /*
  * From now on the transaction stands on this token.  The holder is the one
  * known for it, or NULL.
@@ -273,8 +292,8 @@ remember(const FenceToken *token, const char *holder)
 	presentation->token = token->number;
 	presentation->holder = holder == NULL ? NULL :
 		MemoryContextStrdup(presented_cxt, holder);
-	presentation->lease_required = (token->lease == FENCE_LEASE_POSTGRES);
-	presentation->observed = token->observed;
+	presentation->demands = demands_of(token) |
+		(entry->top != NULL ? entry->top->demands : 0);
 	presentation->below = entry->top;
 	entry->top = presentation;
 	generation++;
@@ -386,34 +405,28 @@ present_higher(const FenceToken *token, const Presentation *before)
 
 /*
  * Presented before in this transaction, with the same number.  The new
- * presentation may ask for more: the lease, or to be enforced where so far
- * it was only observed.
+ * presentation may demand more.
  */
 static const FenceVerdict *
 present_again(const FenceToken *token, const Presentation *before)
 {
 	const FenceVerdict *verdict;
-	bool		more = before->observed && !token->observed;
-	FenceToken	sum = *token;
 	FenceRow	row;
 
 	verdict = judge_holder(&token->name, token->number, token->holder,
 						   before->holder);
 	if (verdict != NULL)
 		return verdict;
-	if (token->lease == FENCE_LEASE_POSTGRES && !before->lease_required)
+	if (token->lease == FENCE_LEASE_POSTGRES &&
+		(before->demands & ANY_LEASE) == 0)
 	{
 		fence_row_read(&token->name, &row);
 		verdict = judge_lease(&token->name, token->number, &row);
 		if (verdict != NULL)
 			return verdict;
-		more = more || token->observed == before->observed;
 	}
-	if (!more)
-		return NULL;
-	if (before->lease_required && !before->observed)
-		sum.lease = FENCE_LEASE_POSTGRES;
-	remember(&sum, before->holder);
+	if ((demands_of(token) & ~before->demands) != 0)
+		remember(token, before->holder);
 	return NULL;
 }
 
@@ -546,9 +559,8 @@ fence_present_moved(const FenceName *name, int64 number, const char *holder)
 		return;
 	token.name = *name;
 	token.number = number;
-	token.lease = before->lease_required ? FENCE_LEASE_POSTGRES :
-		FENCE_LEASE_NONE;
-	token.observed = before->observed;
+	token.lease = FENCE_LEASE_NONE;
+	token.observed = true;		/* no new demand, the old ones stay */
 	remember(&token, holder);
 }
 
@@ -579,7 +591,16 @@ take_commit_lock(const PresentedResource *entry)
 				 "Another holder is taking over. Stop, and do not retry with this token.");
 }
 
-static const FenceVerdict *
+static void
+enforce(const PresentedResource *entry, int demand,
+		const FenceVerdict *verdict)
+{
+	if (verdict != NULL)
+		fence_verdict_report(entry->top->demands & demand ? ERROR : WARNING,
+							 verdict, NULL);
+}
+
+static void
 judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
 				TimestampTz now)
 {
@@ -587,27 +608,19 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
 	FenceRow	row;
 
 	fence_row_read_at(&entry->name, snapshot, &row);
-
 	if (fence_row_outranks(&row, top->token))
-		return fence_stale(&entry->name, top->token, &row);
-
-	/* Deleted by hand: there is no mark to judge by. */
-	if (!row.found)
-		return stale(&entry->name, top->token,
-					 "The row of the resource has disappeared from fence.resource.",
-					 "Rows of fence.resource must not be deleted by hand.");
-	if (top->lease_required &&
-		(row.token != top->token || !fence_lease_live_at_commit(&row, now)))
-		return not_held(&entry->name, top->token, &row);
-	return NULL;
-}
-
-static void
-enforce_at_commit(const PresentedResource *entry, const FenceVerdict *verdict)
-{
-	if (verdict != NULL)
-		fence_verdict_report(entry->top->observed ? WARNING : ERROR, verdict,
-							 NULL);
+		enforce(entry, DEMAND_ORDER,
+				fence_stale(&entry->name, top->token, &row));
+	else if (!row.found)		/* deleted by hand: no mark to judge by */
+		enforce(entry, DEMAND_ORDER,
+				stale(&entry->name, top->token,
+					  "The row of the resource has disappeared from fence.resource.",
+					  "Rows of fence.resource must not be deleted by hand."));
+	else if ((top->demands & ANY_LEASE) != 0 &&
+			 (row.token != top->token ||
+			  !fence_lease_live_at_commit(&row, now)))
+		enforce(entry, DEMAND_LEASE,
+				not_held(&entry->name, top->token, &row));
 }
 
 static int
@@ -651,13 +664,12 @@ judge_all_at_commit(void)
 	qsort(entries, count, sizeof(*entries), compare_lock_keys);
 
 	for (i = 0; i < count; i++)
-		enforce_at_commit(entries[i], take_commit_lock(entries[i]));
+		enforce(entries[i], DEMAND_ORDER, take_commit_lock(entries[i]));
 
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	now = GetCurrentTimestamp();
 	for (i = 0; i < count; i++)
-		enforce_at_commit(entries[i],
-						  judge_at_commit(entries[i], snapshot, now));
+		judge_at_commit(entries[i], snapshot, now);
 	UnregisterSnapshot(snapshot);
 }
 

@@ -372,6 +372,8 @@ fence_protect(PG_FUNCTION_ARGS)
 {
 	Relation	relation;
 	FencePolicy *policy;
+	const FenceVerdict *problem;
+	FenceSite	site;
 
 	relation = open_target(fcinfo);
 	policy = fence_policy_make(fence_arg_text(fcinfo, 1, "resource template",
@@ -384,7 +386,10 @@ fence_protect(PG_FUNCTION_ARGS)
 							   fence_arg_text(fcinfo, 5, "mode", NAMEDATALEN,
 											  false));
 	check_protectable(relation);
-	fence_policy_bind(policy, relation);
+	site.relation = relation;
+	problem = fence_policy_bind(policy, relation, &site.attnum);
+	if (problem != NULL)
+		fence_verdict_report(ERROR, problem, &site);
 
 	SPI_connect();
 	create_triggers(relation, policy);
