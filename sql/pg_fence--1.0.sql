@@ -367,7 +367,7 @@ WITH guard AS MATERIALIZED (
 		bool_or(whole AND tgtype = 29) AS has_after,
 		bool_or(whole AND tgtype IN (21, 29)) AS has_written
 	FROM guard
-	WHERE tgparentid = 0
+	WHERE tgparentid = 0 AND relkind IN ('r', 'p')
 	GROUP BY tgrelid, relkind, relispartition, relowner
 	HAVING bool_or(NOT is_truncate)
 ), policy AS MATERIALIZED (
@@ -397,6 +397,10 @@ SELECT g.tgrelid::regclass, 'error',
 		ELSE format('DROP TRIGGER %s ON %s;', g.qname, g.tgrelid::regclass) END
 FROM guard g JOIN policy p ON p.tgrelid = g.tgrelid
 WHERE g.tgparentid = 0 AND NOT (g.whole AND g.tgtype IN (21, 28, 29, 31, 34))
+UNION ALL
+SELECT tgrelid::regclass, 'error', format('guard trigger %s guards nothing: this is not a table', qname),
+	format('DROP TRIGGER %s ON %s;', qname, tgrelid::regclass)
+FROM guard WHERE relkind NOT IN ('r', 'p')
 UNION ALL
 SELECT tgrelid::regclass, 'error', 'its guard triggers disagree about the policy', protect
 FROM policy WHERE policies > 1

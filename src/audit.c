@@ -12,6 +12,7 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -23,6 +24,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "policy.h"
@@ -80,21 +82,56 @@ fence_trigger_arguments(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(makeArrayResult(arguments, CurrentMemoryContext));
 }
 
+/* The message of what is wrong with the policy, NULL if nothing is. */
+static const char *
+problem_of(Oid relid, bytea *tgargs)
+{
+	Relation	relation = table_open(relid, AccessShareLock);
+	FencePolicy *policy = policy_of_bytes(relation, tgargs);
+
+	table_close(relation, AccessShareLock);
+	return policy->problem != NULL ? policy->problem->message : NULL;
+}
+
 /*
  * fence.policy_problem(target regclass, tgargs bytea) returns text
  *
  * What a write on the table would be refused with, whatever its token.
+ * Arguments that cannot even be read raise, hence the subtransaction.
  */
 Datum
 fence_policy_problem(PG_FUNCTION_ARGS)
 {
-	Relation	relation = table_open(PG_GETARG_OID(0), AccessShareLock);
-	FencePolicy *policy = policy_of_bytes(relation, PG_GETARG_BYTEA_PP(1));
+	MemoryContext oldcxt = CurrentMemoryContext;
+	ResourceOwner oldowner = CurrentResourceOwner;
+	const char *volatile problem = NULL;
+	ErrorData  *volatile error = NULL;
 
-	table_close(relation, AccessShareLock);
-	if (policy->problem == NULL)
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(oldcxt);
+	PG_TRY();
+	{
+		problem = problem_of(PG_GETARG_OID(0), PG_GETARG_BYTEA_PP(1));
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(oldcxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(oldcxt);
+	CurrentResourceOwner = oldowner;
+
+	if (error != NULL && error->sqlerrcode != ERRCODE_INVALID_PARAMETER_VALUE)
+		ReThrowError(error);
+	if (error != NULL)
+		problem = error->message;
+	if (problem == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(policy->problem->message));
+	PG_RETURN_TEXT_P(cstring_to_text(problem));
 }
 
 /* The resource whose mark was read last: rows of one often stand together. */

@@ -37,9 +37,8 @@ terminate(int pid, const FenceName *name)
 /*
  * fence.evict(resource text) returns integer
  *
- * How many backends were told to end: those whose open transaction has
- * presented a token of the resource, but not the present mark.  They need a
- * moment to do so.
+ * How many backends were told to end, see fence_older_presenters().  They need
+ * a moment to do so.
  */
 Datum
 fence_evict(PG_FUNCTION_ARGS)
@@ -54,9 +53,11 @@ fence_evict(PG_FUNCTION_ARGS)
 	name = fence_arg_name(fcinfo, 0);
 	fence_row_read(&name, &row);
 
-	foreach(lc, fence_other_presenters(&name, row.mark, &prepared))
+	foreach(lc, fence_older_presenters(&name, row.mark, &prepared))
 	{
-		if (lfirst_int(lc) != MyProcPid && terminate(lfirst_int(lc), &name))
+		/* 0: a prepared transaction that stands on the mark */
+		if (lfirst_int(lc) != 0 && lfirst_int(lc) != MyProcPid &&
+			terminate(lfirst_int(lc), &name))
 			count++;
 	}
 	if (prepared > 0)

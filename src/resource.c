@@ -132,15 +132,17 @@ fence_lock_presence(const FenceName *name, int64 token)
 }
 
 /*
- * Process ids of the backends whose transaction has presented another token
- * of the resource than this one, and not this one as well.  Counts prepared
- * transactions apart.
+ * Process ids of the backends whose open transaction stands on an older token
+ * of the resource than the present one, which is the mark, or the token of
+ * whoever is about to raise it.  Counts prepared transactions apart.
  */
 List *
-fence_other_presenters(const FenceName *name, int64 token, int *prepared)
+fence_older_presenters(const FenceName *name, int64 mark, int *prepared)
 {
-	LOCKTAG		current = presence_tag(name, token);
+	LOCKTAG		change = lock_tag(name);
+	LOCKTAG		current = presence_tag(name, mark);
 	LockData   *locks = GetLockStatusData();
+	List	   *newest = NIL;
 	List	   *same = NIL;
 	List	   *others = NIL;
 	int			i;
@@ -152,19 +154,27 @@ fence_other_presenters(const FenceName *name, int64 token, int *prepared)
 		const LOCKTAG *tag = &lock->locktag;
 
 		if (tag->locktag_type != LOCKTAG_ADVISORY ||
-			tag->locktag_field1 != current.locktag_field1 ||
-			tag->locktag_field2 != current.locktag_field2 ||
-			tag->locktag_field3 != current.locktag_field3 ||
-			(tag->locktag_field4 & FENCE_PRESENCE_CLASS) == 0)
+			tag->locktag_field1 != change.locktag_field1 ||
+			tag->locktag_field2 != change.locktag_field2 ||
+			tag->locktag_field3 != change.locktag_field3)
 			continue;
-		if (tag->locktag_field4 == current.locktag_field4)
-			same = lappend_int(same, lock->pid);
+		if (tag->locktag_field4 == change.locktag_field4)
+		{
+			if (lock->holdMask & LOCKBIT_ON(FENCE_LOCK_TAKEOVER))
+				newest = lappend_int(newest, lock->pid);
+		}
+		else if ((tag->locktag_field4 & FENCE_PRESENCE_CLASS) == 0)
+			continue;
+		else if (tag->locktag_field4 == current.locktag_field4)
+			same = list_append_unique_int(same, lock->pid);
 		else if (lock->pid == 0)
 			(*prepared)++;
 		else
 			others = list_append_unique_int(others, lock->pid);
 	}
-	return list_difference_int(others, same);
+	if (newest == NIL)
+		return list_difference_int(others, same);
+	return list_difference_int(list_concat_unique_int(others, same), newest);
 }
 
 /*

@@ -60,7 +60,7 @@ typedef struct FenceRow
 extern FenceName fence_name(const char *data, int len);
 
 extern void fence_lock_presence(const FenceName *name, int64 token);
-extern List *fence_other_presenters(const FenceName *name, int64 token,
+extern List *fence_older_presenters(const FenceName *name, int64 mark,
 									int *prepared);
 extern void fence_lock(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_nowait(const FenceName *name, LOCKMODE mode);
