@@ -28,6 +28,7 @@ REGRESS = \
 	install \
 	arguments \
 	lease \
+	lease_many \
 	check \
 	subtransactions \
 	prepared \
@@ -35,16 +36,23 @@ REGRESS = \
 	guard_resource \
 	guard_row \
 	guard_both \
+	writes \
 	partitions \
+	attach \
 	protect \
+	hand_made \
 	guard_ddl \
 	names \
 	triggers \
 	foreign_keys \
+	observe \
+	bypass \
 	pool \
 	privileges \
 	search_path \
+	audit \
 	errors \
+	forget \
 	drop
 
 ISOLATION = \

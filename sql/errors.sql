@@ -71,6 +71,15 @@ SELECT fence.raise_mark('err-unknown', 7);
 SELECT * FROM report($$SELECT fence.check('err-unknown', 7)$$);
 SELECT * FROM report($$SELECT fence.check('err-unknown', 8)$$);
 ROLLBACK;
+-- by the floor, after the resource was forgotten
+BEGIN;
+UPDATE fence.resource SET marked_at = marked_at - interval '10 years' WHERE name = 'err-external';
+SELECT fence.forget('5 years');
+SELECT * FROM report($$SELECT fence.check('err-external', 500)$$);
+SELECT * FROM report($$SELECT fence.check('err-never', 499)$$);
+SELECT * FROM report($$INSERT INTO err.row VALUES (3, 2, 500)$$);
+SELECT * FROM report($$SELECT fence.raise_mark('err-never', 499)$$);
+ROLLBACK;
 -- at commit
 \pset tuples_only off
 \set VERBOSITY terse
@@ -152,6 +161,27 @@ ALTER TABLE err.row ALTER tok TYPE text;
 SELECT * FROM report($$DELETE FROM err.row$$);
 SELECT fence.check('err-max', 9223372036854775807);
 SELECT * FROM report($$SELECT fence.acquire('err-max', 'worker-a')$$);
+SELECT * FROM report($$SELECT fence.acquire_many(ARRAY['err-m', NULL], 'worker-a')$$);
+SELECT * FROM report($$SELECT fence.hand_over('err', 2, repeat('h', 513))$$);
+SELECT * FROM report($$SELECT fence.forget('1 day', 0)$$);
+SELECT * FROM report($$SELECT fence.protect('err.plain', 'r', mode => 'off')$$);
+-- guards made by hand
+CREATE TABLE err.hand (id int PRIMARY KEY, tok bigint);
+CREATE TRIGGER hand BEFORE INSERT ON err.hand FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r');
+SELECT * FROM report($$INSERT INTO err.hand VALUES (1)$$);
+CREATE OR REPLACE TRIGGER hand AFTER INSERT ON err.hand FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r', 'token_column=tok');
+SELECT * FROM report($$INSERT INTO err.hand VALUES (1)$$);
+CREATE OR REPLACE TRIGGER hand AFTER INSERT ON err.hand FOR EACH ROW EXECUTE FUNCTION fence.guard();
+SELECT * FROM report($$INSERT INTO err.hand VALUES (1)$$);
+CREATE OR REPLACE TRIGGER hand AFTER INSERT ON err.hand FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r', 'colour=red');
+SELECT * FROM report($$INSERT INTO err.hand VALUES (1)$$);
+CREATE OR REPLACE TRIGGER hand AFTER INSERT ON err.hand FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r', 'resource=r');
+SELECT * FROM report($$INSERT INTO err.hand VALUES (1)$$);
+-- what a guard that observes says
+CREATE OR REPLACE TRIGGER hand AFTER INSERT ON err.hand FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r', 'mode=observe');
+\set VERBOSITY default
+INSERT INTO err.hand VALUES (1);
+\set VERBOSITY sqlstate
 
 --
 \pset tuples_only off

@@ -146,3 +146,87 @@ DELETE FROM tree WHERE id = 1;
 COMMIT;
 SELECT count(*) FROM tree;
 DROP TABLE tree, boss;
+
+-- every action that writes, for each kind of marks; what it does to the child needs
+-- the child's token, whatever the parent's is
+CREATE TABLE top (id int PRIMARY KEY, alt int UNIQUE);
+CREATE FUNCTION with_action(del text, upd text, marks text) RETURNS TABLE (wrote text, without text, with_it text) LANGUAGE plpgsql AS $$
+DECLARE
+	result record;
+BEGIN
+	TRUNCATE top CASCADE;
+	INSERT INTO top VALUES (0, 0), (1, 1), (2, 2);
+	EXECUTE format('CREATE TABLE leaf (id int PRIMARY KEY, top int DEFAULT 0 REFERENCES top ON DELETE %s ON UPDATE %s, tok bigint)', del, upd);
+	INSERT INTO leaf VALUES (1, 1, 5), (2, 2, 5);
+	IF marks = 'plain' THEN
+		PERFORM fence.protect('leaf', 'fk-leaf');
+	ELSIF marks = 'resource' THEN
+		PERFORM fence.protect('leaf', 'fk-leaf-{id}');
+	ELSE
+		PERFORM fence.protect('leaf', 'fk-leaf-{id}', 'tok', marks);
+	END IF;
+	FOREACH wrote IN ARRAY ARRAY['DELETE FROM top WHERE id = 1', 'UPDATE top SET id = 22 WHERE id = 2'] LOOP
+		without := refusal(wrote);
+		BEGIN
+			PERFORM fence.check('fk-leaf', 6), fence.check('fk-leaf-1', 6), fence.check('fk-leaf-2', 6);
+			EXECUTE wrote;
+			SELECT coalesce(string_agg(format('%s:%s/%s', l.id, l.top, l.tok), ' ' ORDER BY l.id), 'none') INTO with_it FROM leaf l;
+			RAISE EXCEPTION 'back';
+		EXCEPTION WHEN raise_exception THEN
+			NULL;
+		WHEN OTHERS THEN
+			with_it := SQLSTATE;
+		END;
+		RETURN NEXT;
+	END LOOP;
+	DROP TABLE leaf;
+END
+$$;
+SELECT del, marks, wrote, without, with_it
+FROM unnest('{NO ACTION,RESTRICT,CASCADE,SET NULL,SET DEFAULT,SET NULL (top)}'::text[]) WITH ORDINALITY d (del, n),
+	unnest('{plain,resource,row,both}'::text[]) WITH ORDINALITY m (marks, o), with_action(del, replace(del, ' (top)', ''), marks)
+ORDER BY n, o, wrote COLLATE "C";
+DROP FUNCTION with_action(text, text, text);
+
+-- down several levels, through a table that is not protected, to a partitioned one
+TRUNCATE top CASCADE;
+INSERT INTO top VALUES (1, 1), (2, 2);
+CREATE TABLE middle (id int PRIMARY KEY REFERENCES top ON DELETE CASCADE ON UPDATE CASCADE);
+CREATE TABLE bottom (id int REFERENCES middle ON DELETE CASCADE ON UPDATE CASCADE, tok bigint) PARTITION BY LIST (id);
+CREATE TABLE bottom_1 PARTITION OF bottom FOR VALUES IN (1);
+CREATE TABLE bottom_other PARTITION OF bottom DEFAULT;
+INSERT INTO middle VALUES (1), (2);
+INSERT INTO bottom VALUES (1, 5), (2, 5);
+SELECT fence.protect('bottom', 'fk-bottom', 'tok');
+DELETE FROM top WHERE id = 1;
+UPDATE top SET id = 3 WHERE id = 1;
+DELETE FROM top WHERE id = 2 AND fence.check('fk-bottom', 5);
+-- the row moves to another partition
+UPDATE top SET id = 3 WHERE id = 1 AND fence.check('fk-bottom', 6);
+SELECT tableoid::regclass, * FROM bottom;
+TRUNCATE top CASCADE;
+SELECT fence.protect('bottom', 'fk-bottom', 'tok', 'row');
+DELETE FROM top WHERE id = 3;
+UPDATE top SET id = 1 WHERE id = 3 AND fence.check('fk-bottom', 7);
+DELETE FROM top WHERE id = 1 AND fence.check('fk-bottom', 6);
+SELECT tableoid::regclass, * FROM bottom;
+DELETE FROM top WHERE id = 1 AND fence.check('fk-bottom', 7);
+TABLE bottom;
+TABLE top;
+DROP TABLE bottom, middle, top;
+
+-- an action added after protect(): the statement-level guard judges it as a statement
+CREATE TABLE top (id int PRIMARY KEY);
+CREATE TABLE leaf (id int);
+INSERT INTO top VALUES (1), (2);
+INSERT INTO leaf VALUES (1);
+SELECT fence.protect('leaf', 'fk-late');
+ALTER TABLE leaf ADD FOREIGN KEY (id) REFERENCES top ON DELETE CASCADE;
+DELETE FROM top WHERE id = 1;
+DELETE FROM top WHERE id = 2;
+SELECT fence.protect('leaf', 'fk-late');
+DELETE FROM top WHERE id = 2;
+DELETE FROM top WHERE id = 1;
+DELETE FROM top WHERE id = 1 AND fence.check('fk-late', 1);
+TABLE leaf;
+DROP TABLE leaf, top;

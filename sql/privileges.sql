@@ -21,6 +21,9 @@ SELECT call, refusal('SELECT ' || call)
 FROM unnest(ARRAY[
 	$$fence.acquire('priv', 'a')$$, $$fence.extend('priv', 1)$$, $$fence.release('priv', 1)$$,
 	$$fence.check('priv', 1)$$, $$fence.mark('priv')$$, $$fence.raise_mark('priv', 1)$$,
+	$$fence.acquire_many('{priv}', 'a')$$, $$fence.hand_over('priv', 1, 'b')$$,
+	$$fence.break_lease('priv')$$, $$fence.evict('priv')$$, $$fence.forget('1 day')$$, $$fence.audit()$$,
+	$$fence.policy_problem('pg_class', 'x')$$, $$fence.stored_above_mark('pg_class', 'x')$$, $$fence.guard()$$,
 	$$fence.protect('pg_class', 'priv')$$, $$fence.unprotect('pg_class')$$, $$fence.home()$$,
 	$$fence.trigger_arguments('x')$$, $$fence.grant_writer('regress_fence_app')$$,
 	$$* FROM fence.resource$$, $$* FROM fence.leases$$, $$* FROM fence.protected_tables$$]) call;
@@ -51,11 +54,14 @@ SET ROLE regress_fence_app;
 SELECT acquired, token, held_by FROM fence.acquire('priv', 'app', '1 hour');
 SELECT extended FROM fence.extend('priv', 1);
 SELECT fence.check('priv', 1, 'app', 'postgres'), fence.mark('priv');
-SELECT fence.release('priv', 1);
+SELECT acquired, token, held_by FROM fence.hand_over('priv', 1, 'app-2', '1 hour');
+SELECT fence.release('priv', 2);
+SELECT resource, acquired, token FROM fence.acquire_many('{priv-2,priv-1}', 'app', '1 hour');
 SELECT call, refusal(call)
 FROM unnest(ARRAY['TABLE fence.resource', 'DELETE FROM fence.resource', 'UPDATE fence.resource SET mark = 0',
 	'INSERT INTO fence.resource (name) VALUES (''x'')', 'TRUNCATE fence.resource', 'TABLE fence.leases', 'TABLE fence.protected_tables',
-	'SELECT fence.raise_mark(''priv'', 9)', 'SELECT fence.grant_writer(''regress_fence_app'')', 'SELECT fence.home()',
+	'SELECT fence.raise_mark(''priv'', 9)', 'SELECT fence.break_lease(''priv'')', 'SELECT fence.evict(''priv'')',
+	'SELECT fence.forget(''1 day'')', 'SELECT fence.audit()', 'SET pg_fence.bypass = on', 'SELECT fence.grant_writer(''regress_fence_app'')', 'SELECT fence.home()',
 	'CREATE TABLE fence.mine (i int)', 'LOCK TABLE fence.resource IN ACCESS SHARE MODE',
 	'ALTER TABLE fence.resource DISABLE TRIGGER ALL', 'DROP EXTENSION pg_fence CASCADE']) call;
 RESET ROLE;
@@ -176,9 +182,12 @@ RESET ROLE;
 
 -- granted by hand: one function
 GRANT USAGE ON SCHEMA fence TO regress_fence_monitor;
-GRANT EXECUTE ON FUNCTION fence.raise_mark(text, bigint) TO regress_fence_monitor;
+GRANT EXECUTE ON FUNCTION fence.raise_mark(text, bigint), fence.break_lease(text), fence.evict(text), fence.forget(interval, integer), fence.audit()
+	TO regress_fence_monitor;
 SET ROLE regress_fence_monitor;
-SELECT fence.raise_mark('priv', 10);
+SELECT fence.raise_mark('priv', 10), fence.break_lease('priv-1'), fence.evict('priv'), fence.forget('100 years');
+SELECT count(*) FROM fence.audit() WHERE target::text LIKE 'priv.%' OR problem LIKE '%regress_fence_app%';
+SELECT refusal($$SELECT fence.acquire('priv', 'a')$$), refusal($$SELECT fence.policy_problem('pg_class', 'x')$$), refusal('TABLE fence.resource');
 RESET ROLE;
 
 DROP SCHEMA priv CASCADE;
