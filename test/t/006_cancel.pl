@@ -34,11 +34,11 @@ my $newer = session($node);
 $newer->does(q{BEGIN; SELECT fence.check('external', 20)});
 $newer->does(q{SELECT token FROM fence.acquire('acquired', 'a', '1 hour')});
 
-# Each of these waits: for a lease (not in a queue of the lock manager), or at the gate.
+# Each of these waits: for a lease (not in a queue of the lock manager), or for a lock.
 my %waits = (
 	'acquire a held lease' => [ 'Extension', q{SELECT fence.acquire('held', 'b', wait => '5 minutes')} ],
 	'acquire what is being acquired' => [ 'Extension', q{SELECT fence.acquire('acquired', 'b', wait => '5 minutes')} ],
-	'acquire from a prepared holder' => [ 'Extension', q{SELECT fence.acquire('prepared', 'b', wait => '5 minutes')} ],
+	'acquire from a prepared holder' => [ 'Lock', q{SELECT fence.acquire('prepared', 'b', wait => '5 minutes')} ],
 	'check a newer token' => [ 'Lock', q{SELECT fence.check('external', 21)} ],
 	'check the token that is being presented' => [ 'Lock', q{SELECT fence.check('external', 20)} ],
 	'raise a mark' => [ 'Lock', q{SELECT fence.raise_mark('external', 30)} ]);

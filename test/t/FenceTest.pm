@@ -44,7 +44,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(
-  fence_node fence_conf finish session
+  fence_node fence_conf fence_library finish session
   gives refuses under sql sqlstate acquire wait_for waits_for_lock
   write_file start_pgbench finish_pgbench pgbench server_log
 );
@@ -84,6 +84,20 @@ END
 	return $conf
 	  . "extension_control_path = '$destdir$share:\$system'\n"
 	  . "dynamic_library_path = '$destdir$lib:\$libdir'\n";
+}
+
+=pod
+
+=item fence_library()
+
+The name of the library for shared_preload_libraries.
+
+=cut
+
+sub fence_library
+{
+	chomp(my $lib = `pg_config --pkglibdir`);
+	return ($ENV{FENCE_EXTENSION_DESTDIR} // '') . "$lib/pg_fence";
 }
 
 =pod
@@ -265,7 +279,7 @@ sub waits_for_lock
 	my ($where, $session) = @_;
 
 	return wait_for($where,
-		"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $session->backend);
+		"SELECT coalesce(bool_or(wait_event_type = 'Lock'), false) FROM pg_stat_activity WHERE application_name = '$session->{name}'");
 }
 
 =pod
@@ -318,6 +332,7 @@ sub start_pgbench
 	push @command, '-f', write_file('script' . $files++ . '.sql', $_) foreach @scripts;
 	push @command, 'postgres';
 	note "starting @command";
+	local $ENV{PGAPPNAME} = 'pgbench';
 	$handle->{run} = IPC::Run::start(\@command, '>&', \$handle->{output},
 		IPC::Run::timeout($patience + 120));
 	return $handle;
@@ -367,13 +382,18 @@ use warnings;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
+my $sessions = 0;
+
 sub new
 {
 	my ($class, $node, %params) = @_;
 	my $self = bless { stdin => '', stdout => '', stderr => '', number => 0 }, $class;
 	my $connection = $node->connstr($params{dbname} // 'postgres');
 
-	$connection .= " options='$params{options}'" if $params{options};
+	$self->{name} = 'session ' . ++$sessions;
+	$connection .= " application_name='$self->{name}'";
+	(my $options = $params{options} // '') =~ s/([\\'])/\\$1/g;
+	$connection .= " options='$options'";
 	$self->{timer} = IPC::Run::timeout($FenceTest::patience);
 	$self->{run} = IPC::Run::start(
 		[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-f', '-', '-d', $connection ],
@@ -509,7 +529,7 @@ sub seconds { return $_[0]->{seconds}; }
 
 =item $session->backend, $session->client
 
-Process ids of the server process and of psql.
+Process ids of the server process (ask before the session is busy) and of psql.
 
 =item $session->kill($signal)
 
@@ -527,6 +547,7 @@ sub backend
 {
 	my ($self) = @_;
 
+	die 'busy' unless $self->{backend} || $self->{number} == 0 || $self->{answered};
 	$self->{backend} //= $self->does('SELECT pg_backend_pid()');
 	return $self->{backend};
 }
