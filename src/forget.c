@@ -39,7 +39,9 @@ is_idle(const FenceRow *row, TimestampTz since)
 
 /*
  * Removes one resource, unless it is in use after all.  Returns its mark, 0
- * if it stays.  Waits for nobody: whoever holds a lock is using it.
+ * if it stays.  Waits for nobody: whoever holds a lock is using it.  The
+ * takeover lock, which makes commits of the resource's holder fail, is asked
+ * for only after the gate and another look.
  */
 static int64
 forget_one(const FenceName *name, TimestampTz since)
@@ -48,15 +50,12 @@ forget_one(const FenceName *name, TimestampTz since)
 
 	if (!fence_lock_nowait(name, FENCE_LOCK_GATE))
 		return 0;
-	if (fence_lock_nowait(name, FENCE_LOCK_TAKEOVER))
+	fence_row_read(name, &row);
+	if (row.found && is_idle(&row, since) &&
+		fence_lock_nowait(name, FENCE_LOCK_TAKEOVER))
 	{
-		fence_row_read(name, &row);
-		if (row.found && is_idle(&row, since))
-		{
-			fence_row_delete(name, &row);
-			return Max(row.mark, row.token);
-		}
-		fence_unlock(name, FENCE_LOCK_TAKEOVER);
+		fence_row_delete(name, &row);
+		return Max(row.mark, row.token);
 	}
 	fence_unlock(name, FENCE_LOCK_GATE);
 	return 0;
