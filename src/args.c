@@ -140,7 +140,10 @@ fence_arg_duration(FunctionCallInfo fcinfo, int n, const char *what,
 				 errmsg("invalid %s: %s", what,
 						DatumGetCString(DirectFunctionCall1(interval_out,
 															IntervalPGetDatum(interval)))),
+				 most < USECS_PER_DAY ?
 				 errdetail("It must be between %g ms and %g s.",
-						   least / 1000.0, most / (double) USECS_PER_SEC)));
+						   least / 1000.0, most / (double) USECS_PER_SEC) :
+				 errdetail("It must be between %g ms and %g days.",
+						   least / 1000.0, most / (double) USECS_PER_DAY)));
 	return (int64) usecs;
 }

@@ -31,8 +31,10 @@
 #include "access/genam.h"
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/index.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
@@ -41,6 +43,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "errors.h"
 #include "guard.h"
@@ -556,6 +559,29 @@ after_row(GuardCall *call)
 }
 
 /*
+ * TRUNCATE of a table with a token column: no row may hold a newer token.
+ * The table is locked already, so nobody can add one.
+ */
+static bool
+judge_stored_rows(GuardCall *call, const StringInfoData *name, int64 token)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(call->relation, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(call->relation, NULL);
+
+	while (call->verdict == NULL &&
+		   table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		(void) not_below(call, name, token, token_value(call, slot), slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return call->verdict == NULL;
+}
+
+/*
  * Statements, TRUNCATE among them, on a resource that does not depend on the
  * row.
  */
@@ -567,7 +593,11 @@ judge_whole_table(GuardCall *call)
 	int64		token;
 
 	if (!call->policy->has_columns)
-		return render(call, NULL, name) && require_token(call, name, &token);
+		return render(call, NULL, name) &&
+			require_token(call, name, &token) &&
+			(call->policy->token_column == NULL ||
+			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
+			 judge_stored_rows(call, name, token));
 	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
 							psprintf("cannot truncate table \"%s\"",
 									 RelationGetRelationName(call->relation)),

@@ -143,13 +143,13 @@ stale(const FenceName *name, int64 token, const char *detail, const char *hint)
 const FenceVerdict *
 fence_stale(const FenceName *name, int64 token, const FenceRow *row)
 {
-	bool		reset = row->found && row->token == 0 &&
-		row->mark - token >= FAR_BELOW;
+	const char *hint = "Another holder has taken over. Stop, and do not retry with this token.";
 
-	return stale(name, token, mark_detail(row),
-				 reset ?
-				 "The source of the tokens may have been reset. If so, move it above the mark; nothing lowers a mark." :
-				 "Another holder has taken over. Stop, and do not retry with this token.");
+	if (!row->found)
+		hint = "Acquire the resource again; or, if the tokens come from elsewhere, move their source above that one.";
+	else if (row->token == 0 && row->mark - token >= FAR_BELOW)
+		hint = "The source of the tokens may have been reset. If so, move it above the mark; nothing lowers a mark.";
+	return stale(name, token, mark_detail(row), hint);
 }
 
 /*
