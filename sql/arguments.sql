@@ -145,7 +145,11 @@ FROM (VALUES
 	($$check('arg-external', 9007199254740993::numeric)$$),
 	($$check('arg-external', 9007199254740993.0)$$),
 	($$check('arg-external', '9007199254740993'::jsonb)$$),
-	($$check('arg-external', '9007199254740993'::text)$$)
+	($$check('arg-external', '9007199254740993'::text)$$),
+	($$hand_over('arg', 1::float8, 'h')$$),
+	($$hand_over('arg', 1.5, 'h')$$),
+	($$hand_over('arg', '1'::text, 'h')$$),
+	($$raise_mark('arg-external', 9007199254740994::float8)$$)
 ) v (call);
 SELECT fence.check('arg-external', '9007199254740993');
 
@@ -187,7 +191,10 @@ SELECT acquired, token, octet_length(held_by) FROM fence.acquire(:'long', :'long
 SELECT acquired, token FROM fence.acquire(:'long', :'long', request_id => left(:'long', 255));
 SELECT fence.check(:'long', 1, :'long', 'postgres'), fence.mark(:'long');
 SELECT octet_length(holder) FROM fence.leases WHERE resource = :'long';
-SELECT fence.release(:'long', 1);
+SELECT acquired, token, octet_length(held_by) FROM fence.hand_over(:'long', 1, right(:'long', 511) || '!');
+SELECT fence.break_lease(:'long'), fence.mark(:'long');
+SELECT octet_length(resource), acquired, token FROM fence.acquire_many(ARRAY[:'long'], :'long');
+SELECT fence.release(:'long', 4);
 SELECT fence.check(repeat(E'\xC3\xA9', 256), 1), fence.mark(repeat(E'\xC3\xA9', 256));
 -- names are bytes: case, blanks and everything else count
 SELECT fence.check(r, 7) FROM unnest(ARRAY['Arg', 'ARG', 'arg ', ' arg', E'arg\n', '''', '{', '%s', '\', ' ']) r;

@@ -138,6 +138,13 @@ CREATE TRIGGER hand AFTER INSERT OR UPDATE OR DELETE ON aud_odd FOR EACH STATEME
 CREATE TRIGGER hand_truncate BEFORE TRUNCATE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'key_column=id');
 TABLE audit;
 DROP TABLE aud_odd;
+-- on what is no table
+CREATE VIEW aud_view AS TABLE aud_plain;
+CREATE TRIGGER hand INSTEAD OF UPDATE ON aud_view FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=aud');
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+DROP VIEW aud_view;
 
 -- C24: stored tokens above the mark, in tables and partitions; one row for each resource
 SET pg_fence.bypass = on;
@@ -180,6 +187,10 @@ GRANT CREATE ON SCHEMA fence TO regress_fence_aud;
 SELECT severity, remedy FROM audit;
 SELECT remedy FROM audit \gexec
 TABLE audit;
+GRANT pg_write_all_data TO regress_fence_aud;
+SELECT severity, remedy FROM audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
 BEGIN;
 ALTER TABLE fence.resource OWNER TO "regress_fence Login";
 SELECT severity FROM audit;
@@ -187,6 +198,8 @@ ROLLBACK;
 BEGIN;
 ALTER TABLE fence.resource SET UNLOGGED;
 SELECT target, severity, remedy FROM audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
 ROLLBACK;
 
 -- settings of roles, and of roles in this database
@@ -197,6 +210,10 @@ SELECT remedy FROM audit \gexec
 TABLE audit;
 ALTER ROLE regress_fence_aud SET pg_fence.bypass = 'Yes';
 ALTER ROLE "regress_fence Login" SET synchronous_commit = 'OFF';
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+ALTER ROLE "regress_fence Login" SET session_replication_role = replica;
 TABLE audit;
 SELECT remedy FROM audit \gexec
 TABLE audit;

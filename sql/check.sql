@@ -239,6 +239,11 @@ SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT * FROM fence.acqui
 SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT * FROM fence.extend('check', 1)$$, 'fence.extend()');
 SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT fence.release('check', 1)$$, 'fence.release()');
 SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT fence.raise_mark('check', 1)$$, 'fence.raise_mark()');
+SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT * FROM fence.acquire_many('{check}', 'a')$$, 'fence.acquire_many()');
+SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT * FROM fence.hand_over('check', 1, 'a')$$, 'fence.hand_over()');
+SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT fence.break_lease('check')$$, 'fence.break_lease()');
+SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT fence.evict('check')$$, 'fence.evict()');
+SELECT refusal($$SET LOCAL transaction_read_only = on; SELECT fence.forget('1 day')$$, 'fence.forget()');
 
 -- B11: no function ends up in a parallel worker
 SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000
@@ -249,6 +254,10 @@ SELECT extended FROM fence.extend('check-parallel', 1);
 SELECT state FROM fence.leases WHERE resource = 'check-parallel';
 SELECT fence.release('check-parallel', 1);
 SELECT fence.raise_mark('check-parallel', 2);
+SELECT acquired, token FROM fence.acquire_many('{check-parallel}', 'a', '1 hour');
+SELECT acquired, token FROM fence.hand_over('check-parallel', 3, 'b', '1 hour');
+SELECT fence.break_lease('check-parallel'), fence.evict('check-parallel'), fence.forget('100 years');
+SELECT count(*) FROM fence.audit() WHERE target = 'pg_class'::regclass;
 SELECT count(*) FROM fence.protected_tables WHERE false;
 SELECT count(*) FROM pg_class WHERE fence.check('check', 11) AND relname = 'pg_class';
 SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000

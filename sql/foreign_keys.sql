@@ -151,8 +151,6 @@ DROP TABLE tree, boss;
 -- the child's token, whatever the parent's is
 CREATE TABLE top (id int PRIMARY KEY, alt int UNIQUE);
 CREATE FUNCTION with_action(del text, upd text, marks text) RETURNS TABLE (wrote text, without text, with_it text) LANGUAGE plpgsql AS $$
-DECLARE
-	result record;
 BEGIN
 	TRUNCATE top CASCADE;
 	INSERT INTO top VALUES (0, 0), (1, 1), (2, 2);
@@ -166,7 +164,8 @@ BEGIN
 		PERFORM fence.protect('leaf', 'fk-leaf-{id}', 'tok', marks);
 	END IF;
 	FOREACH wrote IN ARRAY ARRAY['DELETE FROM top WHERE id = 1', 'UPDATE top SET id = 22 WHERE id = 2'] LOOP
-		without := refusal(wrote);
+		-- later servers tell RESTRICT apart
+		without := replace(refusal(wrote), '23001', '23503');
 		BEGIN
 			PERFORM fence.check('fk-leaf', 6), fence.check('fk-leaf-1', 6), fence.check('fk-leaf-2', 6);
 			EXECUTE wrote;
@@ -175,7 +174,7 @@ BEGIN
 		EXCEPTION WHEN raise_exception THEN
 			NULL;
 		WHEN OTHERS THEN
-			with_it := SQLSTATE;
+			with_it := replace(SQLSTATE, '23001', '23503');
 		END;
 		RETURN NEXT;
 	END LOOP;

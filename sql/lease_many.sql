@@ -72,6 +72,13 @@ SELECT fence.release('m-t1', 1);
 SELECT acquired, token FROM fence.acquire_many('{m-t1}', 'w1', '1 hour');
 SELECT fence.check('m-t1', 2);
 COMMIT;
+-- refused: what this transaction has presented and released before stays
+BEGIN;
+SELECT fence.check('m-t2', 1), fence.release('m-t2', 1);
+SELECT resource, acquired, token, reason FROM fence.acquire_many('{m-t2,m-t1}', 'w2', '1 hour');
+SELECT fence.check('m-t2', 1);
+COMMIT;
+SELECT * FROM lease_state WHERE resource LIKE 'm-t_';
 -- no resources, no rows; an array of arrays is an array
 SELECT * FROM fence.acquire_many('{}', 'w1');
 SELECT resource, acquired FROM fence.acquire_many('{{m-n2,m-n1},{m-n1,m-n3}}', 'w1');

@@ -48,6 +48,15 @@ BEGIN
 	END LOOP;
 END
 $$;
+BEGIN;
+DO $$
+BEGIN
+	TRUNCATE obs;
+	TRUNCATE obs;
+	DELETE FROM obs;
+END
+$$;
+ROLLBACK;
 UPDATE obs SET qty = 8\; UPDATE obs SET qty = 9;
 UPDATE obs SET qty = 8 WHERE false\; UPDATE obs SET qty = 8 WHERE false;
 -- a statement that fails by itself, and is repeated

@@ -203,6 +203,73 @@ SELECT count(*) FROM w_all;
 
 DROP VIEW w_all;
 DROP TABLE w_res, w_row, w_both;
+-- ... with a token column: the token must not be below what any row holds
+CREATE TABLE t (id int PRIMARY KEY, tok bigint);
+SELECT fence.protect('t', 'w-truncate', 'tok', 'row');
+INSERT INTO t VALUES (1, 5), (2, 9), (3, 7);
+TRUNCATE t;
+BEGIN;
+SELECT fence.check('w-truncate', 8);
+SAVEPOINT s;
+TRUNCATE t;
+ROLLBACK TO s;
+DELETE FROM t WHERE id = 3;
+TRUNCATE t;
+ROLLBACK;
+SELECT count(*) FROM t;
+BEGIN;
+SELECT fence.check('w-truncate', 9);
+-- rows of this very transaction count
+SAVEPOINT s;
+INSERT INTO t VALUES (4, 10);
+TRUNCATE t;
+ROLLBACK TO s;
+INSERT INTO t VALUES (4, NULL);
+TRUNCATE t;
+SELECT count(*) FROM t;
+COMMIT;
+-- the mark that stays keeps old holders out
+INSERT INTO t VALUES (1, 8);
+INSERT INTO t VALUES (1, 12);
+SELECT fence.protect('t', 'w-truncate', 'tok', 'row', mode => 'observe');
+BEGIN;
+SELECT fence.check('w-truncate', 11);
+TRUNCATE t;
+SELECT count(*) FROM t;
+ROLLBACK;
+SELECT fence.protect('t', 'w-truncate', 'tok');
+BEGIN;
+SELECT fence.check('w-truncate', 11);
+TRUNCATE t;
+ROLLBACK;
+BEGIN;
+SELECT fence.check('w-truncate', 12);
+TRUNCATE t;
+COMMIT;
+DROP TABLE t;
+-- ... in any of the partitions
+CREATE TABLE t (region text, tok bigint) PARTITION BY LIST (region);
+CREATE TABLE t_a PARTITION OF t FOR VALUES IN ('a');
+CREATE TABLE t_b (tok bigint, region text);
+ALTER TABLE t ATTACH PARTITION t_b FOR VALUES IN ('b');
+SELECT fence.protect('t', 'w-truncate-parted', 'tok', 'row');
+INSERT INTO t VALUES ('a', 5), ('b', 9);
+BEGIN;
+SELECT fence.check('w-truncate-parted', 8);
+SAVEPOINT s;
+TRUNCATE t;
+ROLLBACK TO s;
+TRUNCATE t_b;
+ROLLBACK TO s;
+TRUNCATE t_a;
+COMMIT;
+TABLE t;
+BEGIN;
+SELECT fence.check('w-truncate-parted', 9);
+TRUNCATE t;
+COMMIT;
+TABLE t;
+DROP TABLE t;
 
 -- C25: generated columns that depend on the token are computed after it is stamped
 CREATE TABLE gen (id int PRIMARY KEY, tok bigint, twice bigint GENERATED ALWAYS AS (tok * 2) STORED, qty int);

@@ -81,16 +81,25 @@ gives($node, q{SELECT bool_and(coalesce(r.mark, f.mark) >= g.token)
 		LEFT JOIN fence.resource f ON f.name = ''}, 't', '... the mark of each, or the floor, is no lower');
 
 
+# A resource whose lease has expired: its token.
+sub expired
+{
+	my ($resource, $holder) = @_;
+	my $token = acquire($node, $resource, $holder, '1 ms');
+
+	wait_for($node, "SELECT state = 'expired' FROM fence.leases WHERE resource = '$resource'");
+	return $token;
+}
+
 # The floor in detail
 sql($node, q{
 	SELECT fence.forget('0', 1000000);
 	TRUNCATE fence.resource});
-acquire($node, 'old', 'a', '1 ms');
+expired('old', 'a');
 sql($node, q{SELECT fence.raise_mark('old', 500)});
 sql($node, q{SELECT fence.check('own source', 300)});
 acquire($node, 'live', 'b', '1 hour');
 sql($node, q{SELECT fence.raise_mark('live', 900)});
-my $lease_ends = q{UPDATE fence.resource SET expires_at = clock_timestamp() WHERE name = 'live'};
 gives($node, q{SELECT fence.forget('1 hour')}, 0, 'nothing has been idle for an hour');
 sql($node, q{UPDATE fence.resource SET marked_at = marked_at - interval '2 h', acquired_at = acquired_at - interval '2 h', expires_at = expires_at - interval '2 h' WHERE name = 'old'});
 gives($node, q{SELECT fence.forget('1 hour')}, 1, 'one has');
@@ -130,7 +139,7 @@ foreach my $name (qw(copy again))
 
 # A holder that does nothing but present its token: what README says about it.
 my $holder = session($node);
-my $token = acquire($node, 'quiet', 'q', '1 ms');
+my $token = expired('quiet', 'q');
 $holder->does("BEGIN; SELECT fence.check('quiet', $token)");
 gives($node, q{SELECT fence.forget('0') > 0, fence.mark('quiet') IS NULL}, 't|t', 'a presented token does not keep a row');
 refuses($holder, 'COMMIT', 'PF001', '... its transaction is refused');
@@ -139,7 +148,7 @@ gives($node, q{SELECT mark FROM fence.resource WHERE name = ''}, $token, '... th
 
 # Uncommitted: whoever uses the resource meanwhile waits for nothing and is refused nothing,
 # should it be rolled back.
-$token = acquire($node, 'quiet', 'q', '1 ms');
+$token = expired('quiet', 'q');
 my $forgetter = session($node);
 $forgetter->does(q{BEGIN; SELECT fence.forget('0')});
 gives($node, q{SELECT acquired, reason FROM fence.acquire('quiet', 'r')}, 'f|busy', 'while it is being forgotten');
@@ -150,14 +159,14 @@ is(sqlstate($node, "SELECT fence.check('quiet', $token)"), '', '... unless it is
 gives($forgetter, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}, 0, '... then no lock is left');
 
 # Not what is in use: the rest of it goes.
-acquire($node, 'used', 'u', '1 ms');
+expired('used', 'u');
 $holder->does(q{BEGIN; SELECT token FROM fence.acquire('used', 'u', '1 hour')});
 gives($node, q{SELECT fence.forget('0'), fence.mark('used') IS NULL, fence.mark('quiet') IS NULL}, '1|f|t', 'who is acquiring is not waited for, the others go');
 is(sqlstate($holder, 'COMMIT'), '', '... and gets it');
 gives($node, q{SELECT state FROM fence.leases WHERE resource = 'used'}, 'held', '... of course');
 
 # Two at the same time: the second waits for the floor only, which ends with the higher one.
-acquire($node, 'low', 'u', '1 ms');
+expired('low', 'u');
 sql($node, q{SELECT fence.raise_mark('low', 2000)});
 $forgetter->does(q{BEGIN; SELECT fence.forget('0')});
 sql($node, q{SELECT fence.check('high', 3000)});

@@ -225,6 +225,7 @@ $source->does(q{
 	SELECT fence.release('stock:1', 1)});
 is(acquire($source, 'stock:1', 'b', '1 hour'), 2, 'the next holder');
 acquire($source, 'idle', 'c', '1 ms');
+wait_for($source, q{SELECT state = 'expired' FROM fence.leases WHERE resource = 'idle'});
 $source->does(q{
 	SELECT fence.raise_mark('idle', 70);
 	SELECT fence.break_lease('idle');

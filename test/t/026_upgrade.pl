@@ -100,7 +100,7 @@ $db->does(q{
 	SELECT fence.protect('item', 'item:{id}', 'tok');
 	SELECT fence.protect('parted', 'parted:{id}', 'tok', 'row');
 	UPDATE item SET tok = 6;
-	CREATE VIEW my_leases AS SELECT resource, holder, l.* FROM fence.leases l;
+	CREATE VIEW my_leases AS SELECT l.*, holder || '!' AS loud FROM fence.leases l;
 	CREATE VIEW my_tables AS SELECT * FROM fence.protected_tables;
 	CREATE FUNCTION my_mark() RETURNS bigint BEGIN ATOMIC SELECT fence.mark('stock:1'); END;
 	GRANT SELECT, UPDATE ON stock, item TO app;
@@ -137,7 +137,7 @@ SELECT 'view', oid::regclass::text, pg_get_viewdef(oid)
 FROM relation WHERE relkind = 'v'
 UNION ALL
 SELECT 'column', concat_ws(' ', attrelid::regclass, attnum, attname, format_type(atttypid, atttypmod), attcollation::regcollation,
-		attnotnull, attstorage, attcompression, attidentity, attgenerated, attisdropped, attacl, attoptions, attstattarget),
+		attnotnull, attstorage, attcompression, attidentity, attgenerated, attisdropped, attacl, attstattarget),
 	concat_ws(' ', pg_get_expr(adbin, adrelid), col_description(attrelid, attnum))
 FROM relation c JOIN pg_attribute ON attrelid = c.oid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attnum > 0
@@ -199,7 +199,6 @@ my $dir = PostgreSQL::Test::Utils::tempdir;
 $db->does(q{INSERT INTO fence.next_table VALUES (1), (0)});
 sql($node, 'CREATE DATABASE restored');
 command_ok([ 'pg_dump', '-Fc', '-f', "$dir/dump", '-d', $node->connstr('upgraded') ], 'pg_dump of the upgraded database');
-sql($node, q{UPDATE pg_extension SET extversion = extversion});
 (my $control = slurp_file("$to$share/extension/pg_fence.control")) =~ s/^default_version = .*/default_version = '9.9'/m;
 extension_file('pg_fence.control', $control);
 command_ok([ 'pg_restore', '--exit-on-error', '-d', $node->connstr('restored'), "$dir/dump" ], '... restored where 9.9 is the default');
@@ -266,8 +265,8 @@ $new->ask(q{SELECT fence.mark('stock')});
 like($new->errors, qr/HINT: .*ALTER EXTENSION pg_fence UPDATE/, '... the error says what to do');
 gives($node, 'SELECT 1', 1, 'nobody else notices');
 gives($new, 'SELECT qty FROM free', 2, 'and other tables were written');
-is(sqlstate($new, "UPDATE item SET qty = 1, tok = 9"), '55000', 'a write that is refused is told');
-like($new->errors, qr/HINT: .*ALTER EXTENSION pg_fence UPDATE/, '... by the same hint');
+$new->ask('UPDATE item SET qty = 1, tok = 9');
+like($new->errors, qr/HINT: .*ALTER EXTENSION pg_fence UPDATE/, '... so does that of a write');
 command_ok([ 'pg_dump', '-f', "$dir/mismatch", '-d', $node->connstr('mismatch') ], 'pg_dump works');
 
 # Objects older than the library: a function that the library does not have any more
@@ -275,8 +274,7 @@ $new->does('\set VERBOSITY sqlstate');
 is(sqlstate($new, q{ALTER TABLE fence.resource DROP COLUMN next; SELECT fence.mark('stock')}), '55000', 'a dropped column does not make it fit');
 is(sqlstate($new, q{DROP EXTENSION pg_fence CASCADE}), '', 'it can be removed');
 is(sqlstate($new, q{UPDATE stock SET qty = 1}), '', '... and the table can be written');
-gives($new, q{CREATE EXTENSION pg_fence; SELECT acquired FROM fence.acquire('stock', 'b')}, 't', '... and installed again, in the same session')
-  if 0;
+gives($new, qq{CREATE EXTENSION pg_fence VERSION '$version'; SELECT token FROM fence.acquire('stock', 'b')}, 1, '... and installed again, in the same session');
 $_->quit foreach $db, $busy, $new;
 
 finish($node);
