@@ -304,7 +304,7 @@ CREATE VIEW fence.protected_tables AS
 	FROM (
 		SELECT t.tgrelid::pg_catalog.regclass AS target,
 			t.tgargs,
-			pg_catalog.bool_and(t.tgenabled OPERATOR(pg_catalog.<>) 'D') AS enabled,
+			pg_catalog.bool_and(t.tgenabled OPERATOR(pg_catalog.=) 'O' OR t.tgenabled OPERATOR(pg_catalog.=) 'A') AS enabled,
 			(SELECT pg_catalog.jsonb_object_agg(
 						pg_catalog.split_part(a.argument, '=', 1),
 						pg_catalog.substr(a.argument, pg_catalog.strpos(a.argument, '=') OPERATOR(pg_catalog.+) 1))

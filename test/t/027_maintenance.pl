@@ -84,6 +84,12 @@ is(sqlstate($maintainer, q{BEGIN; SET LOCAL pg_fence.bypass = on; UPDATE stock S
 refuses($maintainer, 'UPDATE stock SET qty = qty', 'PF002', '... only');
 gives($node, q{SELECT fence.mark('item:1')}, 9, 'no mark has moved');
 $maintainer->quit;
+{
+	local $ENV{PGUSER} = 'maintainer';
+	$maintainer = session($node, options => '-c pg_fence.bypass=on');
+	is(sqlstate($maintainer, 'UPDATE stock SET qty = qty'), '', 'set with the connection');
+	$maintainer->quit;
+}
 
 # Nobody else can have it, whether the library is loaded yet or not, by whatever way.
 my %ways = (
