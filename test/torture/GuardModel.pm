@@ -668,8 +668,7 @@ sub run_raise_mark
 		$self->{locks}{ $s->{name} } = 1;
 		$self->{xid} = 1;
 	}
-	# the mark before
-	return (undef, $mark);
+	return (undef, $s->{token});
 }
 
 # ---------------------------------------------------------------- transactions
