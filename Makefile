@@ -70,6 +70,7 @@ ISOLATION = \
 	p3_issue \
 	p4_commit_never_waits \
 	p5_holder_undisturbed \
+	p5_just_ended \
 	p5_lost_race \
 	p6_lease_excludes \
 	raise_mark \
