@@ -6,6 +6,7 @@ EXTVERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(EXTENSION).co
 MODULE_big = pg_fence
 OBJS = \
 	src/args.o \
+	src/attempt.o \
 	src/audit.o \
 	src/evict.o \
 	src/forget.o \

@@ -12,7 +12,6 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -24,9 +23,9 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "attempt.h"
 #include "policy.h"
 #include "resource.h"
 
@@ -82,56 +81,46 @@ fence_trigger_arguments(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(makeArrayResult(arguments, CurrentMemoryContext));
 }
 
-/* The message of what is wrong with the policy, NULL if nothing is. */
-static const char *
-problem_of(Oid relid, bytea *tgargs)
+typedef struct PolicyQuestion
 {
-	Relation	relation = table_open(relid, AccessShareLock);
-	FencePolicy *policy = policy_of_bytes(relation, tgargs);
+	Oid			relid;
+	bytea	   *tgargs;
+	const char *problem;		/* the answer, NULL if there is none */
+} PolicyQuestion;
 
+static bool
+find_problem(void *arg)
+{
+	PolicyQuestion *question = arg;
+	Relation	relation = table_open(question->relid, AccessShareLock);
+	FencePolicy *policy = policy_of_bytes(relation, question->tgargs);
+
+	if (policy->problem != NULL)
+		question->problem = policy->problem->message;
 	table_close(relation, AccessShareLock);
-	return policy->problem != NULL ? policy->problem->message : NULL;
+	return true;
 }
 
 /*
  * fence.policy_problem(target regclass, tgargs bytea) returns text
  *
  * What a write on the table would be refused with, whatever its token.
- * Arguments that cannot even be read raise, hence the subtransaction.
+ * Arguments that cannot even be read raise 22023.
  */
 Datum
 fence_policy_problem(PG_FUNCTION_ARGS)
 {
-	MemoryContext oldcxt = CurrentMemoryContext;
-	ResourceOwner oldowner = CurrentResourceOwner;
-	const char *volatile problem = NULL;
-	ErrorData  *volatile error = NULL;
+	PolicyQuestion question = {0};
+	ErrorData  *error;
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(oldcxt);
-	PG_TRY();
-	{
-		problem = problem_of(PG_GETARG_OID(0), PG_GETARG_BYTEA_PP(1));
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(oldcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(oldcxt);
-	CurrentResourceOwner = oldowner;
-
-	if (error != NULL && error->sqlerrcode != ERRCODE_INVALID_PARAMETER_VALUE)
-		ReThrowError(error);
-	if (error != NULL)
-		problem = error->message;
-	if (problem == NULL)
+	question.relid = PG_GETARG_OID(0);
+	question.tgargs = PG_GETARG_BYTEA_PP(1);
+	if (!fence_attempt(find_problem, &question,
+					   ERRCODE_INVALID_PARAMETER_VALUE, &error))
+		question.problem = error->message;
+	if (question.problem == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(problem));
+	PG_RETURN_TEXT_P(cstring_to_text(question.problem));
 }
 
 /* The resource whose mark was read last: rows of one often stand together. */

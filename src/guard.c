@@ -72,7 +72,6 @@ typedef struct GuardStatement
 	uint64		generation;
 	bool		mark_read;		/* has its mark been read? */
 	int64		lowest;			/* a token that is not below that mark */
-
 } GuardStatement;
 
 /*

@@ -33,11 +33,11 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "args.h"
+#include "attempt.h"
 #include "present.h"
 #include "resource.h"
 
@@ -499,110 +499,72 @@ refuse_all(AcquireResult *results, int count, int refused,
 	return false;
 }
 
+/* All that acquire_many() wants. */
+typedef struct ManyRequest
+{
+	AcquireRequest each;		/* with the name of one after the other */
+	AcquireResult *results;
+	int			count;
+	double		waited_ms;
+} ManyRequest;
+
 /*
  * One attempt at all of them: first all the gates, then all the takeover
- * locks, and only when they are all there, the rows.
+ * locks, and only when they are all there, the rows.  What a refused attempt
+ * has locked goes with its subtransaction.
  */
 static bool
-acquire_each(AcquireRequest *request, AcquireResult *results, int count,
-			 double waited_ms)
+acquire_all(void *arg)
 {
+	ManyRequest *many = arg;
+	AcquireResult *results = many->results;
+	double		left_ms = patience_left(&many->each, many->waited_ms);
 	AcquireOutcome outcome;
 	int			i;
 
-	for (i = 0; i < count; i++)
+	for (i = 0; i < many->count; i++)
 	{
-		request->name = results[i].name;
-		outcome = reserve(request, &results[i].row);
+		many->each.name = results[i].name;
+		outcome = reserve(&many->each, &results[i].row);
 		if (outcome != ACQUIRE_FREE)
-			return refuse_all(results, count, i, outcome);
+			return refuse_all(results, many->count, i, outcome);
 	}
-	for (i = 0; i < count; i++)
+	for (i = 0; i < many->count; i++)
 	{
-		if (!lock_takeover(&results[i].name,
-						   patience_left(request, waited_ms)))
-			return refuse_all(results, count, i, ACQUIRE_BUSY);
+		if (!lock_takeover(&results[i].name, left_ms))
+			return refuse_all(results, many->count, i, ACQUIRE_BUSY);
 	}
-	for (i = 0; i < count; i++)
+	for (i = 0; i < many->count; i++)
 	{
-		request->name = results[i].name;
-		grant(request, &results[i].row);
+		many->each.name = results[i].name;
+		grant(&many->each, &results[i].row);
 		results[i].outcome = ACQUIRE_GRANTED;
 	}
 	return true;
 }
 
-/*
- * What a refused attempt has locked goes with its subtransaction.
- */
-static bool
-acquire_all_or_none(AcquireRequest *request, AcquireResult *results, int count,
-					double waited_ms)
+static void
+acquire_many(ManyRequest *many)
 {
-	MemoryContext oldcxt = CurrentMemoryContext;
-	ResourceOwner oldowner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
-	volatile bool all = false;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(oldcxt);
-	PG_TRY();
-	{
-		all = acquire_each(request, results, count, waited_ms);
-		if (all)
-			ReleaseCurrentSubTransaction();
-		else
-			RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(oldcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(oldcxt);
-	CurrentResourceOwner = oldowner;
-	if (error != NULL)
-		ReThrowError(error);
-	return all;
-}
-
-/*
- * fence.acquire_many(resources text[], holder text, ttl interval,
- *					  wait interval)
- *
- * All or nothing; a row for each resource.
- */
-Datum
-fence_acquire_many(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	AcquireRequest request;
-	AcquireResult *results;
 	instr_time	start;
-	int			count;
-	int			i;
-
-	fence_prevent_read_only("fence.acquire_many()");
-	results = sorted_resources(fcinfo, 0, &count);
-	request.holder = fence_arg_text(fcinfo, 1, "holder", FENCE_RESOURCE_MAX,
-									false);
-	request.ttl = fence_arg_duration(fcinfo, 2, "ttl", TTL_MIN, TTL_MAX);
-	request.wait = fence_arg_duration(fcinfo, 3, "wait", 0, WAIT_MAX);
-	request.request_id = NULL;
-	check_own_transaction("fence.acquire_many()");
+	ErrorData  *error;
 
 	INSTR_TIME_SET_CURRENT(start);
-	while (!acquire_all_or_none(&request, results, count, elapsed_ms(start)))
+	many->waited_ms = 0;
+	while (!fence_attempt(acquire_all, many, 0, &error))
 	{
-		double		waited_ms = elapsed_ms(start);
-
-		if (waited_ms * 1000.0 >= request.wait)
+		many->waited_ms = elapsed_ms(start);
+		if (many->waited_ms * 1000.0 >= many->each.wait)
 			break;
-		nap(next_nap(&request, waited_ms));
+		nap(next_nap(&many->each, many->waited_ms));
 	}
+}
+
+static void
+put_results(FunctionCallInfo fcinfo, const AcquireResult *results, int count)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			i;
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (i = 0; i < count; i++)
@@ -619,6 +581,30 @@ fence_acquire_many(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
 							 nulls);
 	}
+}
+
+/*
+ * fence.acquire_many(resources text[], holder text, ttl interval,
+ *					  wait interval)
+ *
+ * All or nothing; a row for each resource.
+ */
+Datum
+fence_acquire_many(PG_FUNCTION_ARGS)
+{
+	ManyRequest many;
+
+	fence_prevent_read_only("fence.acquire_many()");
+	many.results = sorted_resources(fcinfo, 0, &many.count);
+	many.each.holder = fence_arg_text(fcinfo, 1, "holder", FENCE_RESOURCE_MAX,
+									  false);
+	many.each.ttl = fence_arg_duration(fcinfo, 2, "ttl", TTL_MIN, TTL_MAX);
+	many.each.wait = fence_arg_duration(fcinfo, 3, "wait", 0, WAIT_MAX);
+	many.each.request_id = NULL;
+	check_own_transaction("fence.acquire_many()");
+
+	acquire_many(&many);
+	put_results(fcinfo, many.results, many.count);
 	PG_RETURN_VOID();
 }
 

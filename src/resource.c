@@ -49,11 +49,12 @@
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "attempt.h"
 #include "compat.h"
 #include "resource.h"
 
@@ -197,50 +198,49 @@ fence_lock_nowait(const FenceName *name, LOCKMODE mode)
 	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+typedef struct LockRequest
+{
+	const FenceName *name;
+	LOCKMODE	mode;
+} LockRequest;
+
+static bool
+lock_action(void *arg)
+{
+	LockRequest *request = arg;
+
+	fence_lock(request->name, request->mode);
+	return true;
+}
+
 /*
  * Queues up for the lock, for so many milliseconds at most.  Cancel and the
  * user's own lock_timeout, where that is shorter, raise as usual.
  *
- * The lock manager ends a wait only by an error, so it needs a
- * subtransaction of its own to survive that.
+ * The lock manager ends a wait only by an error, so it takes a
+ * subtransaction to survive that.
  */
 bool
 fence_lock_within(const FenceName *name, LOCKMODE mode, int ms)
 {
-	MemoryContext oldcxt = CurrentMemoryContext;
-	ResourceOwner oldowner = CurrentResourceOwner;
-	int			lock_timeout = LockTimeout;
-	ErrorData  *volatile error = NULL;
+	LockRequest request = {name, mode};
+	int			nestlevel;
+	bool		got;
+	ErrorData  *error;
 
-	if (lock_timeout > 0 && lock_timeout <= ms)
+	if (LockTimeout > 0 && LockTimeout <= ms)
 	{
 		fence_lock(name, mode);
 		return true;
 	}
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(oldcxt);
-	PG_TRY();
-	{
-		LockTimeout = ms;
-		fence_lock(name, mode);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(oldcxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	LockTimeout = lock_timeout;
-	MemoryContextSwitchTo(oldcxt);
-	CurrentResourceOwner = oldowner;
-
-	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-		ReThrowError(error);
-	return error == NULL;
+	nestlevel = NewGUCNestLevel();
+	(void) set_config_option("lock_timeout", psprintf("%d", ms),
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	got = fence_attempt(lock_action, &request, ERRCODE_LOCK_NOT_AVAILABLE,
+						&error);
+	AtEOXact_GUC(true, nestlevel);
+	return got;
 }
 
 bool

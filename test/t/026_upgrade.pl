@@ -37,6 +37,13 @@ foreach my $script (map { s/.*\///r } glob "$sql/pg_fence--*.sql")
 
 # A copy of the installed extension with two more versions: 9.9 adds objects, 8.8 changes the
 # table, as no library of today expects it.
+chomp(my $bin = `pg_config --bindir`);
+unless (`"$bin/postgres" --describe-config` =~ /^extension_(destdir|control_path)\t/m)
+{
+	note 'this server reads extensions from its own folder only: no version can be made up';
+	done_testing();
+	exit;
+}
 my $from = $ENV{FENCE_EXTENSION_DESTDIR} // '';
 my $to = PostgreSQL::Test::Utils::tempdir;
 chomp(my $share = `pg_config --sharedir`);
