@@ -520,7 +520,8 @@ sub run_truncate
 	my $table = $s->{table};
 
 	refuse('PF002') if $table->{column};
-	$self->require_token($table, $table->{name});
+	my $token = $self->require_token($table, $table->{name});
+	refuse('PF001') if $table->{token} && grep { $_->{tok} > $token } values %{ $self->{rows}{ $table->{table} } };
 	$self->{rows}{ $table->{table} } = {};
 	$self->{xid} = 1;
 	return 0;
