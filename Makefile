@@ -80,6 +80,13 @@ ISOLATION = \
 	savepoint \
 	tombstone \
 	upsert \
+	x_acquire_many \
+	x_cascade \
+	x_forget \
+	x_hand_over \
+	x_merge \
+	x_observe \
+	x_partition \
 	prepared
 ISOLATION_OPTS = --inputdir=$(srcdir)/test --load-extension=$(EXTENSION)
 
