@@ -20,7 +20,7 @@ local $ENV{PGDATABASE} = 'postgres';
 my $guard = "$FindBin::RealBin/../torture/guard";
 
 my %runs = (
-	'one session' => [ '--statements', $FenceTest::long ? 100_000 : 20_000, '--seconds', 0 ],
+	'one session' => [ '--statements', $FenceTest::long ? 100_000 : 40_000, '--seconds', 0 ],
 	'sessions' => [ '--statements', 0, '--seconds', $FenceTest::long ? 300 : 12 ]);
 
 foreach my $run (sort keys %runs)
