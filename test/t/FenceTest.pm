@@ -451,10 +451,19 @@ sub _pump
 	my ($self, $block) = @_;
 	local $SIG{PIPE} = 'IGNORE';
 
-	return 0 unless $self->{run}->pumpable;
+	return 0 unless $self->_running;
 	my $alive = eval { $block ? $self->{run}->pump : $self->{run}->pump_nb; 1 };
 	die $@ if !$alive && $@ !~ /Broken pipe|process ended prematurely/;
+	# IPC::Run would try again for ever to write what nobody reads any more
+	$self->{ended} = 1 unless $alive;
 	return $alive;
+}
+
+sub _running
+{
+	my ($self) = @_;
+
+	return !$self->{ended} && $self->{run}->pumpable;
 }
 
 sub _take_answer
@@ -464,7 +473,7 @@ sub _take_answer
 	my ($output, $errors) = @$self{ 'stdout', 'stderr' };
 
 	return 1 if $self->{answered};
-	if ($self->{run}->pumpable)
+	if ($self->_running)
 	{
 		return 0 unless $output =~ s/\Q$mark\E\z// && $errors =~ s/\Q$mark\E\z//;
 	}
@@ -472,7 +481,7 @@ sub _take_answer
 	$self->{seconds} = time - $self->{started};
 	$self->{output} = $output;
 	$self->{errors} = $errors;
-	$self->{state} = $errors =~ /(?:ERROR|FATAL): +(\w{5})$/m ? $1 : $self->{run}->pumpable ? '' : '08006';
+	$self->{state} = $errors =~ /(?:ERROR|FATAL): +(\w{5})$/m ? $1 : $self->_running ? '' : '08006';
 	$self->{stdout} = $self->{stderr} = '';
 	$self->{answered} = 1;
 	return 1;
