@@ -1,13 +1,47 @@
 """psycopg and the fence: what reaches a Python program, directly and through pgbouncer."""
 
+import itertools
 import threading
 
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from common import Item, POOL, admin, direct, finish, ok, pooled, refused, same, until, value
+from checks import admin, finish, ok, refused, same, until, value
+from sessions import POOL, direct, pooled
 
 CHECK = 'SELECT fence.check(%s, %s)'
+
+
+class Item:
+    """A row of a protected table, with a lease on its resource."""
+
+    ids = itertools.count(1)
+    table = None
+
+    @classmethod
+    def create_table(cls, table):
+        cls.table = table
+        admin.execute(f'CREATE TABLE {table} (id integer PRIMARY KEY, qty integer NOT NULL)')
+        admin.execute(f'INSERT INTO {table} SELECT i, 0 FROM generate_series(1, 200) AS i')
+        admin.execute('SELECT fence.protect(%s::text::regclass, %s)', [table, table + ':{id}'])
+        admin.execute(f'GRANT SELECT, INSERT, UPDATE ON {table} TO worker')
+
+    def __init__(self):
+        self.id = next(self.ids)
+        self.resource = f'{self.table}:{self.id}'
+        self.update = f'UPDATE {self.table} SET qty = qty + 1 WHERE id = {self.id}'
+        self.token = self.acquire('first')
+
+    def acquire(self, holder):
+        return value("SELECT token FROM fence.acquire(%s, %s, '1 hour')", [self.resource, holder])
+
+    def taken_over(self):
+        """Somebody else gets a newer token, as after an expiry."""
+        admin.execute('SELECT fence.break_lease(%s)', [self.resource])
+        return self.acquire('second')
+
+    def qty(self):
+        return value(f'SELECT qty FROM {self.table} WHERE id = %s', [self.id])
 
 
 def check(conn, item, token=None):
@@ -245,12 +279,12 @@ def pooler():
     """C21: in transaction mode the next client of a server connection inherits nothing; with
     statement pooling, what works is one statement."""
     item = Item()
-    clients = [pooled() for _ in range(12)]  # on four server connections
+    clients = [pooled() for _ in range(24)]  # on eight server connections
     for conn in clients:
         check(conn, item)
         conn.execute(item.update)
         conn.commit()
-    same(item.qty(), 12, 'pgbouncer: a write by each of twelve clients')
+    same(item.qty(), 24, 'pgbouncer: a write by each of 24 clients')
     inherited = 0
     for conn in clients:
         try:
