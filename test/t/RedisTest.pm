@@ -46,7 +46,7 @@ use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(
   redis redis_cluster redis_sentinel fake_redis full_listener certificates
-  redis_server alter_server sockets_of memory_of wait_until
+  redis_server alter_server says sockets_of memory_of wait_until
 );
 
 my $owner = $$;
@@ -103,6 +103,28 @@ sub alter_server
 	}
 	FenceTest::sql($where, "ALTER SERVER $name OPTIONS (" . join(', ', @changes) . ')') if @changes;
 	return;
+}
+
+=pod
+
+=item says($where, $sql)
+
+Runs it and returns what the client is told of it: SQLSTATE, message, detail and hint of each
+error and warning, and where in the source it comes from.
+
+=cut
+
+sub says
+{
+	my ($where, $sql) = @_;
+	my $session = $where->isa('FenceTest::Session') ? $where : FenceTest::session($where);
+
+	$session->ask('\set VERBOSITY verbose');
+	$session->ask($sql);
+	my $said = $session->errors;
+	$session->ask('\set VERBOSITY sqlstate');
+	$session->quit unless $session == $where;
+	return $said;
 }
 
 =pod
