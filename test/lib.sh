@@ -316,7 +316,7 @@ start_pgbouncer() {
 		auth_file = $dir/users
 		admin_users = postgres
 		pool_mode = transaction
-		default_pool_size = 8
+		default_pool_size = 4
 		max_client_conn = 200
 		server_login_retry = 0.1
 		ignore_startup_parameters = extra_float_digits

@@ -10,7 +10,7 @@ let failures = 0;
 
 // One check.  test/all counts these lines.
 export function ok(good, name, detail = '') {
-  console.log(good ? `ok - ${name}` : `not ok - ${name}\n  ${detail}`);
+  console.log(good ? `ok - ${name}` : `not ok - ${name}\n  ${detail}`.slice(0, 500));
   failures += good ? 0 : 1;
 }
 

@@ -5,9 +5,14 @@ import time
 
 import psycopg
 
-admin = psycopg.connect(user='postgres', autocommit=True)
-
+admin = None
 failures = 0
+
+
+def connect():
+    """Again after a crash of the server; then take admin from this module, not by name."""
+    global admin
+    admin = psycopg.connect(user='postgres', autocommit=True)
 
 
 def ok(good, name, detail=''):
@@ -19,7 +24,7 @@ def ok(good, name, detail=''):
         failures += 1
         print(f'not ok - {name}', flush=True)
         if detail:
-            print(f'  {detail}', flush=True)
+            print(f'  {detail}'[:500], flush=True)
     return good
 
 
@@ -54,3 +59,6 @@ def until(condition, what, limit=60):
         if time.monotonic() > end:
             sys.exit(f'{limit} s are over: {what}')
         time.sleep(0.01)
+
+
+connect()

@@ -197,7 +197,7 @@ async function largeTokens() {
 // statement pooling, what works is one statement.
 async function pooler() {
   const item = await Item.create();
-  const clients = await Promise.all(Array.from({ length: 24 }, () => pooled())); // on eight server connections
+  const clients = await Promise.all(Array.from({ length: 24 }, () => pooled())); // on four server connections
 
   await Promise.all(clients.map(async (client) => {
     await client.query('BEGIN');

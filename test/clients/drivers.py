@@ -279,7 +279,7 @@ def pooler():
     """C21: in transaction mode the next client of a server connection inherits nothing; with
     statement pooling, what works is one statement."""
     item = Item()
-    clients = [pooled() for _ in range(24)]  # on eight server connections
+    clients = [pooled() for _ in range(24)]  # on four server connections
     for conn in clients:
         check(conn, item)
         conn.execute(item.update)

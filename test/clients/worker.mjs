@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import IORedis from 'ioredis';
 import Redlock, { ExecutionError } from 'redlock';
 import { createClient } from 'redis';
-import { pooled } from './sessions.mjs';
+import { direct, pooled } from './sessions.mjs';
 
 const socket = process.env.REDIS_SOCKET;
 
@@ -147,7 +147,7 @@ const clients = {
   'redlock/node-redis': async () => new ByRedlock(likeIORedis(await nodeRedis())),
   'node-redis': async () => new ByHand(await nodeRedis()),
 };
-const worker = new Worker(await clients[process.argv[2]](), await pooled(), await pooled());
+const worker = new Worker(await clients[process.argv[2]](), await pooled(), await direct());
 for await (const line of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await worker.answer(JSON.parse(line))));
 }

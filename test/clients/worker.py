@@ -11,7 +11,7 @@ import uuid
 import psycopg
 import redis
 
-from sessions import pooled
+from sessions import direct, pooled
 
 
 class RedisPy:
@@ -121,7 +121,7 @@ class Worker:
     def __init__(self, client):
         self.client = client
         self.writer = pooled()      # for one transaction at a time
-        self.opened = pooled()      # for the one that stays open
+        self.opened = direct()      # for the one that stays open
         self.resource = self.token = None
 
     def lock(self, resource, ttl):
