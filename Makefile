@@ -18,6 +18,11 @@ OBJS = \
 	src/policy.o \
 	src/present.o \
 	src/protect.o \
+	src/redis_conn.o \
+	src/redis_lease.o \
+	src/redis_reply.o \
+	src/redis_server.o \
+	src/redis_tls.o \
 	src/resource.o \
 	src/template.o \
 	src/verdict.o
@@ -97,6 +102,14 @@ PROVE_TESTS = test/t/*.pl
 # the headers and flags of a server that was built by gcc.
 override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \
 	-Wno-ignored-optimization-argument -Wno-unknown-warning-option
+
+SHLIB_LINK = -lhiredis
+
+# hiredis has TLS from version 1.0 on, in a library of its own.
+ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
+PG_CPPFLAGS += -DFENCE_HAVE_TLS
+SHLIB_LINK += -lhiredis_ssl
+endif
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)

@@ -143,7 +143,7 @@ SELECT * FROM report($$UPDATE err.both SET tok = 7$$);
 --
 SELECT * FROM report($$SELECT fence.check('err', 0)$$);
 SELECT * FROM report($$SELECT fence.check(repeat('x', 513), 1)$$);
-SELECT * FROM report($$SELECT fence.check('err', 1, lease => 'redis')$$);
+SELECT * FROM report($$SELECT fence.check('err', 2, lease => 'redis')$$);
 SELECT * FROM report($$UPDATE err.row SET tok = 0$$);
 SELECT * FROM report($$SELECT fence.raise_mark('err-external', 499)$$);
 ALTER TABLE err.named DROP CONSTRAINT named_pkey, ALTER id DROP NOT NULL;

@@ -49,6 +49,8 @@ CREATE TABLE fence.resource (
 	released_at timestamptz,
 	renewals bigint NOT NULL,
 	home bigint,
+	lease text,
+	lease_value text,
 	CONSTRAINT resource_pkey PRIMARY KEY (name)
 ) WITH (fillfactor = 50);
 
@@ -67,6 +69,8 @@ COMMENT ON COLUMN fence.resource.released_at IS 'when it was released, NULL if i
 COMMENT ON COLUMN fence.resource.renewals IS 'how often it was extended';
 COMMENT ON COLUMN fence.resource.home IS
 	'the database that granted the lease; in a copy of it the lease is over';
+COMMENT ON COLUMN fence.resource.lease IS 'server that keeps the lease too, NULL if only PostgreSQL does';
+COMMENT ON COLUMN fence.resource.lease_value IS 'the value under which that server keeps it';
 
 REVOKE ALL ON TABLE fence.resource FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('fence.resource', '');
@@ -209,7 +213,8 @@ CREATE VIEW fence.leases AS
 		END AS remaining,
 		r.renewals,
 		r.released_at,
-		r.mark
+		r.mark,
+		coalesce(r.lease, 'postgres') AS lease
 	FROM fence.resource r
 		CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) t
 	WHERE r.holder IS NOT NULL;
@@ -217,6 +222,23 @@ REVOKE ALL ON TABLE fence.leases FROM PUBLIC;
 GRANT SELECT ON TABLE fence.leases TO pg_monitor;
 COMMENT ON VIEW fence.leases IS
 	'the last lease of each resource whose tokens are issued here: held, expired or free';
+
+--
+-- Leases kept by Redis
+--
+
+CREATE FUNCTION fence.redis_validator(options text[], catalog oid)
+RETURNS void
+LANGUAGE C STRICT
+AS 'MODULE_PATHNAME', 'fence_redis_validator';
+REVOKE ALL ON FUNCTION fence.redis_validator(text[], oid) FROM PUBLIC;
+COMMENT ON FUNCTION fence.redis_validator(text[], oid) IS
+	'checks the options of servers and user mappings of fence_redis';
+
+-- No handler: nothing can be read through it.
+CREATE FOREIGN DATA WRAPPER fence_redis VALIDATOR fence.redis_validator;
+COMMENT ON FOREIGN DATA WRAPPER fence_redis IS
+	'servers that keep leases in Redis; fence.check(), fence.protect() and fence.acquire() name them as lease';
 
 --
 -- Presenting a token

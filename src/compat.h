@@ -14,10 +14,17 @@
 #ifndef FENCE_COMPAT_H
 #define FENCE_COMPAT_H
 
+#include <hiredis/hiredis.h>
+
 #include "access/genam.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_foreign_server.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #if PG_VERSION_NUM < 150000
 #error "pg_fence needs PostgreSQL 15 or later"
@@ -56,5 +63,36 @@ fence_owns_relation(Oid relid)
 	return pg_class_ownercheck(relid, GetUserId());
 #endif
 }
+
+/* 16 replaced the privilege checks by one that names the catalog. */
+static inline bool
+fence_may_use_server(Oid serverid)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ForeignServerRelationId, serverid, GetUserId(),
+						   ACL_USAGE) == ACLCHECK_OK;
+#else
+	return pg_foreign_server_aclcheck(serverid, GetUserId(),
+									  ACL_USAGE) == ACLCHECK_OK;
+#endif
+}
+
+/* 17 lets a resource owner own wait event sets; ours outlive them all. */
+static inline WaitEventSet *
+fence_wait_event_set(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
+#endif
+}
+
+/* hiredis 1.0 counts the elements of an array by size_t. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t FenceElementCount;
+#else
+typedef int FenceElementCount;
+#endif
 
 #endif							/* FENCE_COMPAT_H */

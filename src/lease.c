@@ -10,6 +10,10 @@
  * lock is queued for: late sessions of the old holder that commit all the
  * time would never leave a gap to somebody who only tries.
  *
+ * A lease that a server outside keeps as well is taken there in between, under
+ * the gate: earlier it could be for nothing, later the takeover lock would be
+ * held while that server is waited for.  What is done there is not rolled back.
+ *
  * All instants are clock_timestamp() read after the locks: now() is the
  * start of the transaction, and a wait would eat up the lease.
  *
@@ -39,6 +43,7 @@
 #include "args.h"
 #include "attempt.h"
 #include "present.h"
+#include "redis_lease.h"
 #include "resource.h"
 
 PG_FUNCTION_INFO_V1(fence_acquire);
@@ -71,6 +76,12 @@ typedef struct AcquireRequest
 	char	   *request_id;		/* or NULL */
 	int64		ttl;			/* microseconds */
 	int64		wait;			/* microseconds */
+
+	/* where a server keeps the lease as well; all NULL or 0 otherwise */
+	const char *lease;
+	FenceRedis *redis;
+	char	   *lease_value;
+	TimestampTz leased_at;		/* a moment before it was taken there */
 } AcquireRequest;
 
 typedef enum AcquireOutcome
@@ -78,6 +89,7 @@ typedef enum AcquireOutcome
 	ACQUIRE_FREE,				/* and its gate is ours */
 	ACQUIRE_GRANTED,
 	ACQUIRE_HELD,
+	ACQUIRE_HELD_OUTSIDE,		/* a client of the server has it */
 	ACQUIRE_BUSY,
 	ACQUIRE_NOT_ALL				/* another one of acquire_many() was not granted */
 } AcquireOutcome;
@@ -246,28 +258,62 @@ grant(const AcquireRequest *request, FenceRow *row)
 	row->mark_holder = row->holder = request->holder;
 	row->marked_at = row->acquired_at = now;
 	row->request_id = request->request_id;
-	row->expires_at = now + request->ttl;
+	row->expires_at = (request->lease == NULL ? now : request->leased_at) +
+		request->ttl;
 	row->released = false;
 	row->renewals = 0;
 	row->home = fence_home();
+	row->lease = unconstify(char *, request->lease);
+	row->lease_value = request->lease_value;
 	fence_row_write(&request->name, row);
 	fence_present_moved(&request->name, row->token, row->holder);
 }
 
+/* Has the server's lease nearly run out while we waited? */
+static bool
+came_too_late(const AcquireRequest *request)
+{
+	return request->redis != NULL &&
+		GetCurrentTimestamp() - request->leased_at >= request->ttl -
+		fence_redis_options(request->redis)->margin_ms * 1000L;
+}
+
 /*
  * Second half, for one resource.  False, and the gate given back, if the
- * takeover lock is not to be had.
+ * takeover lock is not to be had, or not soon enough.
  */
 static bool
 take_over(const AcquireRequest *request, double patience_ms, FenceRow *row)
 {
-	if (!lock_takeover(&request->name, patience_ms))
+	bool		locked = lock_takeover(&request->name, patience_ms);
+
+	if (locked && !came_too_late(request))
 	{
-		fence_unlock(&request->name, FENCE_LOCK_GATE);
-		return false;
+		grant(request, row);
+		return true;
 	}
-	grant(request, row);
-	return true;
+	if (locked)
+		fence_unlock(&request->name, FENCE_LOCK_TAKEOVER);
+	fence_unlock(&request->name, FENCE_LOCK_GATE);
+	return false;
+}
+
+/*
+ * Takes the lease where the server keeps it, if one is to.
+ */
+static AcquireOutcome
+take_outside(AcquireRequest *request, FenceRow *row)
+{
+	int64		remaining;
+
+	if (request->redis == NULL)
+		return ACQUIRE_FREE;
+	request->leased_at = GetCurrentTimestamp();
+	if (fence_redis_take(request->redis, request->lease, &request->name,
+						 request->lease_value, request->ttl, &remaining))
+		return ACQUIRE_FREE;
+	row->expires_at = remaining == 0 ? 0 : GetCurrentTimestamp() + remaining;
+	return ACQUIRE_HELD_OUTSIDE;
 }
 
 static double
@@ -280,14 +326,24 @@ patience_left(const AcquireRequest *request, double waited_ms)
  * One attempt; what is left of the wait goes to the takeover lock.
  */
 static AcquireOutcome
-acquire_once(const AcquireRequest *request, double waited_ms, FenceRow *row)
+acquire_once(AcquireRequest *request, double waited_ms, FenceRow *row)
 {
 	AcquireOutcome outcome = reserve(request, row);
 
 	if (outcome != ACQUIRE_FREE)
 		return outcome;
-	return take_over(request, patience_left(request, waited_ms), row) ?
-		ACQUIRE_GRANTED : ACQUIRE_BUSY;
+	outcome = take_outside(request, row);
+	if (outcome != ACQUIRE_FREE)
+	{
+		fence_unlock(&request->name, FENCE_LOCK_GATE);
+		return outcome;
+	}
+	if (take_over(request, patience_left(request, waited_ms), row))
+		return ACQUIRE_GRANTED;
+	if (request->redis != NULL)
+		fence_redis_give_back(request->lease, &request->name,
+							  request->lease_value);
+	return ACQUIRE_BUSY;
 }
 
 /*
@@ -315,7 +371,7 @@ next_nap(const AcquireRequest *request, double waited_ms)
 }
 
 static AcquireOutcome
-acquire(const AcquireRequest *request, FenceRow *row)
+acquire(AcquireRequest *request, FenceRow *row)
 {
 	MemoryContext attempt;
 	MemoryContext oldcxt;
@@ -382,6 +438,12 @@ acquire_columns(AcquireOutcome outcome, const char *reason,
 		values[4] = CStringGetTextDatum(row->holder);
 		nulls[2] = nulls[3] = nulls[4] = false;
 	}
+	if (outcome == ACQUIRE_HELD_OUTSIDE && row->expires_at != 0)
+	{
+		values[2] = TimestampTzGetDatum(row->expires_at);
+		values[3] = remaining_interval(row->expires_at);
+		nulls[2] = nulls[3] = false;
+	}
 	if (reason != NULL)
 	{
 		values[5] = CStringGetTextDatum(reason);
@@ -396,6 +458,7 @@ outcome_reason(AcquireOutcome outcome)
 		[ACQUIRE_FREE] = NULL,
 		[ACQUIRE_GRANTED] = NULL,
 		[ACQUIRE_HELD] = "held",
+		[ACQUIRE_HELD_OUTSIDE] = "held",
 		[ACQUIRE_BUSY] = "busy",
 		[ACQUIRE_NOT_ALL] = "not all"
 	};
@@ -416,6 +479,25 @@ acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
 }
 
 /*
+ * The server that is to keep the lease as well, if it can.
+ */
+static void
+find_store(const char *lease, AcquireRequest *request)
+{
+	const FenceVerdict *problem;
+
+	if (!fence_lease_in_store(lease))
+		return;
+	problem = fence_redis_find(lease, &request->redis);
+	if (problem == NULL)
+		problem = fence_redis_can_hold(request->redis, lease, request->ttl);
+	if (problem != NULL)
+		fence_verdict_report(ERROR, problem, NULL);
+	request->lease = lease;
+	request->lease_value = fence_redis_new_value();
+}
+
+/*
  * fence.acquire(resource text, holder text, ttl interval, wait interval,
  *				 request_id text, lease text)
  *
@@ -424,7 +506,7 @@ acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
 Datum
 fence_acquire(PG_FUNCTION_ARGS)
 {
-	AcquireRequest request;
+	AcquireRequest request = {0};
 	AcquireOutcome outcome;
 	FenceRow	row;
 
@@ -436,8 +518,8 @@ fence_acquire(PG_FUNCTION_ARGS)
 	request.wait = fence_arg_duration(fcinfo, 3, "wait", 0, WAIT_MAX);
 	request.request_id = fence_arg_text(fcinfo, 4, "request_id",
 										REQUEST_ID_MAX, true);
-	(void) fence_lease_parse(fence_arg_text(fcinfo, 5, "lease", NAMEDATALEN,
-											false));
+	find_store(fence_arg_text(fcinfo, 5, "lease", NAMEDATALEN, false),
+			   &request);
 	check_own_transaction("fence.acquire()");
 
 	outcome = acquire(&request, &row);
@@ -592,7 +674,7 @@ put_results(FunctionCallInfo fcinfo, const AcquireResult *results, int count)
 Datum
 fence_acquire_many(PG_FUNCTION_ARGS)
 {
-	ManyRequest many;
+	ManyRequest many = {0};
 
 	fence_prevent_read_only("fence.acquire_many()");
 	many.results = sorted_resources(fcinfo, 0, &many.count);
@@ -600,7 +682,6 @@ fence_acquire_many(PG_FUNCTION_ARGS)
 									  false);
 	many.each.ttl = fence_arg_duration(fcinfo, 2, "ttl", TTL_MIN, TTL_MAX);
 	many.each.wait = fence_arg_duration(fcinfo, 3, "wait", 0, WAIT_MAX);
-	many.each.request_id = NULL;
 	check_own_transaction("fence.acquire_many()");
 
 	acquire_many(&many);
@@ -650,6 +731,26 @@ open_lease(const FenceName *name, int64 token, FenceRow *row)
 }
 
 /*
+ * The same for a lease that is to live on for ttl from *start: it has to where
+ * a server keeps it, too.
+ */
+static const char *
+open_lease_for(const FenceName *name, int64 token, int64 ttl,
+			   TimestampTz *start, FenceRow *row)
+{
+	const char *reason = open_lease(name, token, row);
+
+	*start = GetCurrentTimestamp();
+	if (reason == NULL && row->lease != NULL &&
+		!fence_redis_prolong(row->lease, name, row->lease_value, ttl))
+	{
+		fence_unlock(name, FENCE_LOCK_GATE);
+		reason = "expired";
+	}
+	return reason;
+}
+
+/*
  * fence.extend(resource text, token bigint, ttl interval)
  *
  * Never shortens a lease, never revives one.
@@ -660,6 +761,7 @@ fence_extend(PG_FUNCTION_ARGS)
 	FenceName	name;
 	int64		token;
 	int64		ttl;
+	TimestampTz start;
 	const char *reason;
 	FenceRow	row;
 	Datum		values[4] = {0};
@@ -670,11 +772,11 @@ fence_extend(PG_FUNCTION_ARGS)
 	token = fence_arg_token(fcinfo, 1);
 	ttl = fence_arg_duration(fcinfo, 2, "ttl", TTL_MIN, TTL_MAX);
 
-	reason = open_lease(&name, token, &row);
+	reason = open_lease_for(&name, token, ttl, &start, &row);
 	values[0] = BoolGetDatum(reason == NULL);
 	if (reason == NULL)
 	{
-		row.expires_at = Max(row.expires_at, GetCurrentTimestamp() + ttl);
+		row.expires_at = Max(row.expires_at, start + ttl);
 		row.renewals++;
 		fence_row_write(&name, &row);
 		values[1] = TimestampTzGetDatum(row.expires_at);
@@ -721,6 +823,8 @@ fence_release(PG_FUNCTION_ARGS)
 	row.released = true;
 	row.released_at = GetCurrentTimestamp();
 	fence_row_write(&name, &row);
+	if (row.lease != NULL)
+		fence_redis_give_back(row.lease, &name, row.lease_value);
 	PG_RETURN_BOOL(true);
 }
 
@@ -728,12 +832,12 @@ fence_release(PG_FUNCTION_ARGS)
  * fence.hand_over(resource text, token bigint, new_holder text, ttl interval)
  *
  * The holder of a live lease passes it on, under a new token: nobody else
- * can come in between.
+ * can come in between.  A server that keeps it as well knows no difference.
  */
 Datum
 fence_hand_over(PG_FUNCTION_ARGS)
 {
-	AcquireRequest request;
+	AcquireRequest request = {0};
 	int64		token;
 	const char *reason;
 	FenceRow	row;
@@ -744,10 +848,12 @@ fence_hand_over(PG_FUNCTION_ARGS)
 	request.holder = fence_arg_text(fcinfo, 2, "holder", FENCE_RESOURCE_MAX,
 									false);
 	request.ttl = fence_arg_duration(fcinfo, 3, "ttl", TTL_MIN, TTL_MAX);
-	request.request_id = NULL;
 	check_own_transaction("fence.hand_over()");
 
-	reason = open_lease(&request.name, token, &row);
+	reason = open_lease_for(&request.name, token, request.ttl,
+							&request.leased_at, &row);
+	request.lease = row.lease;
+	request.lease_value = row.lease_value;
 	if (reason == NULL && !take_over(&request, TAKEOVER_MS, &row))
 		reason = "busy";
 	PG_RETURN_DATUM(acquire_result(fcinfo,
@@ -784,6 +890,8 @@ fence_break_lease(PG_FUNCTION_ARGS)
 	row.released = true;
 	row.marked_at = row.released_at = GetCurrentTimestamp();
 	fence_row_write(&name, &row);
+	if (row.lease != NULL)
+		fence_redis_give_back(row.lease, &name, row.lease_value);
 
 	ereport(LOG,
 			(errmsg("lease of holder \"%s\" on resource \"%.*s\" broken by \"%s\"",

@@ -116,8 +116,7 @@ fence_policy_make(const char *resource, const char *token_column,
 	policy->resource = pstrdup(resource);
 	policy->token_column = token_column ? pstrdup(token_column) : NULL;
 	policy->marks = parse_marks(marks, token_column != NULL);
-	policy->lease_name = lease ? pstrdup(lease) : NULL;
-	policy->lease = fence_lease_parse(lease);
+	policy->lease = lease ? pstrdup(lease) : NULL;
 	policy->observe = parse_mode(mode);
 	parse_template(policy);
 
@@ -255,9 +254,8 @@ fence_policy_arguments(const FencePolicy *policy)
 	if (policy->token_column != NULL)
 		arguments = lappend(arguments, psprintf("token_column=%s",
 												policy->token_column));
-	if (policy->lease_name != NULL)
-		arguments = lappend(arguments, psprintf("lease=%s",
-												policy->lease_name));
+	if (policy->lease != NULL)
+		arguments = lappend(arguments, psprintf("lease=%s", policy->lease));
 	if (policy->observe)
 		arguments = lappend(arguments, pstrdup("mode=observe"));
 	return arguments;
@@ -353,8 +351,7 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 bool
 fence_policy_presents(const FencePolicy *policy)
 {
-	return policy->marks != FENCE_MARKS_ROW ||
-		policy->lease != FENCE_LEASE_NONE;
+	return policy->marks != FENCE_MARKS_ROW || policy->lease != NULL;
 }
 
 /*

@@ -39,11 +39,10 @@ typedef struct FencePolicy
 	const char *resource;
 	const char *token_column;	/* or NULL */
 	FenceMarks	marks;
-	const char *lease_name;		/* or NULL */
+	const char *lease;			/* who vouches for it, or NULL */
 	bool		observe;		/* warn and let through */
 
 	/* derived */
-	FenceLease	lease;
 	int			nparts;
 	FenceTemplatePart *parts;
 	bool		has_columns;

@@ -35,6 +35,7 @@
 #include "args.h"
 #include "errors.h"
 #include "present.h"
+#include "redis_lease.h"
 
 PG_FUNCTION_INFO_V1(fence_check);
 
@@ -48,6 +49,23 @@ PG_FUNCTION_INFO_V1(fence_check);
 /* From this distance on, a token below the mark hints at a reset source. */
 #define FAR_BELOW			100
 
+/* What a server has said in this transaction about a lease of the resource. */
+typedef struct Answer
+{
+	const char *server;
+	const char *holder;
+	const FenceVerdict *verdict;	/* NULL: it stands, or is asked at commit */
+	struct Answer *next;
+} Answer;
+
+/* On whose word a presentation stands. */
+typedef struct Voucher
+{
+	const Answer *answer;
+	bool		observed;		/* at commit, only warn */
+	const struct Voucher *next;
+} Voucher;
+
 /* One presentation; they live as long as the transaction. */
 typedef struct Presentation
 {
@@ -55,6 +73,7 @@ typedef struct Presentation
 	int64		token;
 	const char *holder;			/* known holder of the token, or NULL */
 	int			demands;		/* what is judged at commit, see below */
+	const Voucher *vouchers;	/* servers that may be asked again then */
 	struct Presentation *below;
 } Presentation;
 
@@ -72,6 +91,7 @@ typedef struct PresentedResource
 {
 	FenceName	name;
 	Presentation *top;			/* NULL once all are rolled back */
+	Answer	   *answers;
 	char		status;			/* of simplehash */
 } PresentedResource;
 
@@ -95,20 +115,19 @@ static presented_hash *presented = NULL;
 /* Changes whenever the set of presented tokens may have (backend). */
 static uint64 generation = 0;
 
-/*
- * The lease argument of the SQL functions.
- */
-FenceLease
-fence_lease_parse(const char *lease)
+static bool
+lease_in_postgres(const char *lease)
 {
-	if (lease == NULL)
-		return FENCE_LEASE_NONE;
-	if (strcmp(lease, "postgres") == 0)
-		return FENCE_LEASE_POSTGRES;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized lease: \"%s\"", lease),
-			 errhint("Use \"postgres\" for leases of fence.acquire(), or NULL if only the order of tokens counts.")));
+	return lease != NULL && strcmp(lease, FENCE_LEASE_POSTGRES) == 0;
+}
+
+/*
+ * Does a lease argument name a server outside?
+ */
+bool
+fence_lease_in_store(const char *lease)
+{
+	return lease != NULL && !lease_in_postgres(lease);
 }
 
 static const char *
@@ -263,8 +282,109 @@ presented_entry(const FenceName *name)
 						   name->data, name->len);
 		entry = presented_insert(presented, copy, &found);
 		entry->top = NULL;
+		entry->answers = NULL;
 	}
 	return entry;
+}
+
+/* Under which name a server knows the lease of this token. */
+static const char *
+stored_holder(const FenceToken *token, const FenceRow *row)
+{
+	if (row->token == token->number && row->lease != NULL &&
+		strcmp(row->lease, token->lease) == 0)
+		return row->lease_value;
+	return token->holder;
+}
+
+static const FenceVerdict *
+no_holder(const FenceToken *token)
+{
+	return fence_verdict(ERRCODE_FENCE_NO_TOKEN,
+						 psprintf("no holder presented for resource \"%.*s\"",
+								  token->name.len, token->name.data),
+						 psprintf("Server \"%s\" cannot tell whose lease token %lld stands for.",
+								  token->lease, (long long) token->number),
+						 "Call fence.check() with the value of the lock as holder and with the server as lease.");
+}
+
+/* What the server says, unless it is to be asked at commit only. */
+static Answer *
+new_answer(const FenceToken *token, FenceRedis *redis, const char *holder)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(presented_cxt);
+	Answer	   *answer = palloc0(sizeof(Answer));
+
+	answer->server = pstrdup(token->lease);
+	answer->holder = pstrdup(holder);
+	if (fence_redis_asked_at(redis, false))
+		answer->verdict = fence_redis_vouch(redis, token->lease, &token->name,
+											holder);
+	MemoryContextSwitchTo(oldcxt);
+	return answer;
+}
+
+/*
+ * Where the token's lease is kept by a server: must that one's word be taken
+ * for it?  The answer, good or bad, holds for the whole transaction, whatever
+ * is rolled back to a savepoint: a statement that writes a thousand rows asks
+ * once, and so does one that is only observed.
+ */
+static const FenceVerdict *
+judge_store(const FenceToken *token, const FenceRow *row,
+			const Answer **answer)
+{
+	const FenceVerdict *verdict;
+	FenceRedis *redis;
+	PresentedResource *entry;
+	Answer	   *item;
+	const char *holder;
+
+	if (!fence_lease_in_store(token->lease))
+		return NULL;
+	verdict = fence_redis_find(token->lease, &redis);
+	if (verdict != NULL)
+		return verdict;
+	holder = stored_holder(token, row);
+	if (holder == NULL)
+		return no_holder(token);
+	entry = presented_entry(&token->name);
+	for (item = entry->answers; item != NULL; item = item->next)
+	{
+		if (strcmp(item->server, token->lease) == 0 &&
+			strcmp(item->holder, holder) == 0)
+			break;
+	}
+	if (item == NULL)
+	{
+		item = new_answer(token, redis, holder);
+		item->next = entry->answers;
+		entry->answers = item;
+	}
+	*answer = item;
+	return item->verdict;
+}
+
+/* The voucher of a presentation for this server, NULL if there is none. */
+static const Voucher *
+find_voucher(const Presentation *presentation, const char *server)
+{
+	const Voucher *voucher = presentation->vouchers;
+
+	while (voucher != NULL && strcmp(voucher->answer->server, server) != 0)
+		voucher = voucher->next;
+	return voucher;
+}
+
+static const Voucher *
+add_voucher(const Answer *answer, bool observed, const Voucher *next)
+{
+	Voucher    *voucher = MemoryContextAlloc(presented_cxt, sizeof(Voucher));
+
+	voucher->answer = answer;
+	voucher->observed = observed;
+	voucher->next = next;
+	return voucher;
 }
 
 static int
@@ -272,17 +392,17 @@ demands_of(const FenceToken *token)
 {
 	int			demands = token->observed ? OBSERVE_ORDER : DEMAND_ORDER;
 
-	if (token->lease == FENCE_LEASE_POSTGRES)
+	if (lease_in_postgres(token->lease))
 		demands |= token->observed ? OBSERVE_LEASE : DEMAND_LEASE;
 	return demands;
 }
 
 /*
  * From now on the transaction stands on this token.  The holder is the one
- * known for it, or NULL.
+ * known for it, or NULL; the answer that of its lease store, or NULL.
  */
 static void
-remember(const FenceToken *token, const char *holder)
+remember(const FenceToken *token, const char *holder, const Answer *answer)
 {
 	PresentedResource *entry = presented_entry(&token->name);
 	Presentation *presentation;
@@ -294,6 +414,10 @@ remember(const FenceToken *token, const char *holder)
 		MemoryContextStrdup(presented_cxt, holder);
 	presentation->demands = demands_of(token) |
 		(entry->top != NULL ? entry->top->demands : 0);
+	presentation->vouchers = entry->top != NULL ? entry->top->vouchers : NULL;
+	if (answer != NULL)
+		presentation->vouchers = add_voucher(answer, token->observed,
+											 presentation->vouchers);
 	presentation->below = entry->top;
 	entry->top = presentation;
 	generation++;
@@ -325,21 +449,25 @@ present_equal(const FenceToken *token, const FenceRow *row,
 {
 	const FenceName *name = &token->name;
 	const FenceVerdict *verdict;
+	const Answer *answer = NULL;
 
 	/* Raised since by somebody else: our earlier work is late. */
 	if (before != NULL)
 		return superseded(name, token->number, before->token);
 	verdict = judge_holder(name, token->number, token->holder,
 						   row->mark_holder);
-	if (verdict == NULL && token->lease == FENCE_LEASE_POSTGRES)
+	if (verdict == NULL && lease_in_postgres(token->lease))
 		verdict = judge_lease(name, token->number, row);
 	if (verdict == NULL)
 		verdict = judge_snapshot(name);
+	if (verdict == NULL)
+		verdict = judge_store(token, row, &answer);
 	if (verdict != NULL)
 		return verdict;
 
 	fence_lock_presence(name, token->number);
-	remember(token, row->mark_holder ? row->mark_holder : token->holder);
+	remember(token, row->mark_holder ? row->mark_holder : token->holder,
+			 answer);
 	return NULL;
 }
 
@@ -352,7 +480,7 @@ judge_raise(const FenceToken *token, const FenceRow *row)
 {
 	if (row->token > 0)
 		return never_issued(&token->name, token->number, row);
-	if (token->lease == FENCE_LEASE_POSTGRES)
+	if (lease_in_postgres(token->lease))
 		return not_held(&token->name, token->number, row);
 	return NULL;
 }
@@ -362,10 +490,12 @@ judge_raise(const FenceToken *token, const FenceRow *row)
  * waited for; after it the row is read again, because a parallel session of
  * the same holder may have presented the same token meanwhile.  Unless the
  * mark is to rise, the gate is given back at once, so that equal tokens do
- * not queue up.
+ * not queue up.  The server that keeps the lease has been asked before, so
+ * that nobody waits at the gate for its answer.
  */
 static const FenceVerdict *
-present_higher(const FenceToken *token, const Presentation *before)
+present_higher(const FenceToken *token, const Presentation *before,
+			   const Answer *answer)
 {
 	const FenceName *name = &token->name;
 	const FenceVerdict *verdict = NULL;
@@ -399,7 +529,7 @@ present_higher(const FenceToken *token, const Presentation *before)
 	fence_row_write(name, &row);
 
 	fence_lock_presence(name, token->number);
-	remember(token, token->holder);
+	remember(token, token->holder, answer);
 	return NULL;
 }
 
@@ -411,22 +541,33 @@ static const FenceVerdict *
 present_again(const FenceToken *token, const Presentation *before)
 {
 	const FenceVerdict *verdict;
+	const Voucher *voucher = NULL;
+	const Answer *answer = NULL;
 	FenceRow	row;
 
 	verdict = judge_holder(&token->name, token->number, token->holder,
 						   before->holder);
 	if (verdict != NULL)
 		return verdict;
-	if (token->lease == FENCE_LEASE_POSTGRES &&
-		(before->demands & ANY_LEASE) == 0)
+	if (fence_lease_in_store(token->lease))
+		voucher = find_voucher(before, token->lease);
+	if (voucher != NULL)
+		answer = voucher->answer;
+	else if (fence_lease_in_store(token->lease) ||
+			 (lease_in_postgres(token->lease) &&
+			  (before->demands & ANY_LEASE) == 0))
 	{
 		fence_row_read(&token->name, &row);
-		verdict = judge_lease(&token->name, token->number, &row);
+		verdict = lease_in_postgres(token->lease) ?
+			judge_lease(&token->name, token->number, &row) :
+			judge_store(token, &row, &answer);
 		if (verdict != NULL)
 			return verdict;
 	}
-	if ((demands_of(token) & ~before->demands) != 0)
-		remember(token, before->holder);
+	if ((demands_of(token) & ~before->demands) != 0 ||
+		(answer != NULL &&
+		 (voucher == NULL || (voucher->observed && !token->observed))))
+		remember(token, before->holder, answer);
 	return NULL;
 }
 
@@ -440,6 +581,7 @@ fence_present(const FenceToken *token)
 {
 	Presentation *before = find_presentation(&token->name);
 	const FenceVerdict *verdict;
+	const Answer *answer = NULL;
 	FenceRow	row;
 
 	if (before != NULL && token->number == before->token)
@@ -453,7 +595,9 @@ fence_present(const FenceToken *token)
 	if (token->number == row.mark)
 		return present_equal(token, &row, before);
 	verdict = judge_raise(token, &row);
-	return verdict != NULL ? verdict : present_higher(token, before);
+	if (verdict == NULL)
+		verdict = judge_store(token, &row, &answer);
+	return verdict != NULL ? verdict : present_higher(token, before, answer);
 }
 
 /*
@@ -559,9 +703,8 @@ fence_present_moved(const FenceName *name, int64 number, const char *holder)
 		return;
 	token.name = *name;
 	token.number = number;
-	token.lease = FENCE_LEASE_NONE;
 	token.observed = true;		/* no new demand, the old ones stay */
-	remember(&token, holder);
+	remember(&token, holder, NULL);
 }
 
 /*
@@ -633,7 +776,39 @@ compare_lock_keys(const void *a, const void *b)
 }
 
 /*
+ * Asks the servers that are to be asked before a commit.
+ */
+static void
+ask_at_commit(const PresentedResource *entry)
+{
+	const Voucher *voucher;
+	const Answer *answer = NULL;
+
+	for (voucher = entry->top->vouchers; voucher != NULL;
+		 voucher = voucher->next)
+	{
+		const FenceVerdict *verdict;
+		FenceRedis *redis;
+
+		/* what was first only observed, and then demanded */
+		if (voucher->answer == answer)
+			continue;
+		answer = voucher->answer;
+		verdict = fence_redis_find(answer->server, &redis);
+		if (verdict == NULL && fence_redis_asked_at(redis, true))
+			verdict = fence_redis_vouch(redis, answer->server, &entry->name,
+										answer->holder);
+		if (verdict != NULL)
+			fence_verdict_report(voucher->observed ? WARNING : ERROR, verdict,
+								 NULL);
+	}
+}
+
+/*
  * Before commit and before PREPARE: judges every presented token again.
+ *
+ * Servers are asked before any lock is taken, so that nobody who takes over
+ * waits for their answers.
  *
  * All locks first, in one order, then one snapshot for all: it must be taken
  * after the lock of whatever is read with it.  The locks stay until the
@@ -663,6 +838,8 @@ judge_all_at_commit(void)
 		return;
 	qsort(entries, count, sizeof(*entries), compare_lock_keys);
 
+	for (i = 0; i < count; i++)
+		ask_at_commit(entries[i]);
 	for (i = 0; i < count; i++)
 		enforce(entries[i], DEMAND_ORDER, take_commit_lock(entries[i]));
 
@@ -756,8 +933,7 @@ fence_check(PG_FUNCTION_ARGS)
 	token.number = fence_arg_token(fcinfo, 1);
 	token.holder = fence_arg_text(fcinfo, 2, "holder", FENCE_RESOURCE_MAX,
 								  true);
-	token.lease = fence_lease_parse(fence_arg_text(fcinfo, 3, "lease",
-												   NAMEDATALEN, true));
+	token.lease = fence_arg_text(fcinfo, 3, "lease", NAMEDATALEN, true);
 
 	verdict = fence_present(&token);
 	if (verdict != NULL)

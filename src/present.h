@@ -14,12 +14,11 @@
 #include "resource.h"
 #include "verdict.h"
 
-/* Who has to vouch for the lease behind a token. */
-typedef enum FenceLease
-{
-	FENCE_LEASE_NONE,			/* nobody: only the order counts */
-	FENCE_LEASE_POSTGRES		/* fence.resource, now and at commit */
-} FenceLease;
+/*
+ * Who has to vouch for the lease behind a token: this one is fence.resource,
+ * now and at commit; any other is a server of the wrapper fence_redis.
+ */
+#define FENCE_LEASE_POSTGRES	"postgres"
 
 /* A token as it is handed in. */
 typedef struct FenceToken
@@ -27,12 +26,12 @@ typedef struct FenceToken
 	FenceName	name;			/* of the resource */
 	int64		number;
 	const char *holder;			/* or NULL */
-	FenceLease	lease;
+	const char *lease;			/* who vouches; NULL: only the order counts */
 	bool		observed;		/* at commit, only warn */
 } FenceToken;
 
 extern void fence_present_init(void);
-extern FenceLease fence_lease_parse(const char *lease);
+extern bool fence_lease_in_store(const char *lease);
 
 extern const FenceVerdict *fence_present(const FenceToken *token);
 extern int64 fence_raise(const FenceName *name, int64 token);

@@ -35,6 +35,7 @@
 #include "args.h"
 #include "compat.h"
 #include "policy.h"
+#include "redis_lease.h"
 
 PG_FUNCTION_INFO_V1(fence_protect);
 PG_FUNCTION_INFO_V1(fence_unprotect);
@@ -361,6 +362,20 @@ optional_name(FunctionCallInfo fcinfo, int n)
 	return PG_ARGISNULL(n) ? NULL : pstrdup(NameStr(*PG_GETARG_NAME(n)));
 }
 
+/* The server that keeps the leases must be there, and the owner's to use. */
+static void
+check_store(const char *lease)
+{
+	FenceRedis *redis;
+	const FenceVerdict *problem;
+
+	if (!fence_lease_in_store(lease))
+		return;
+	problem = fence_redis_find(lease, &redis);
+	if (problem != NULL)
+		fence_verdict_report(ERROR, problem, NULL);
+}
+
 /*
  * fence.protect(target regclass, resource text, token_column name,
  *				 marks text, lease text, mode text)
@@ -385,6 +400,7 @@ fence_protect(PG_FUNCTION_ARGS)
 											  true),
 							   fence_arg_text(fcinfo, 5, "mode", NAMEDATALEN,
 											  false));
+	check_store(policy->lease);
 	check_protectable(relation);
 	site.relation = relation;
 	problem = fence_policy_bind(policy, relation, &site.attnum);

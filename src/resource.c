@@ -84,7 +84,9 @@ enum
 	Anum_released_at,
 	Anum_renewals,
 	Anum_home,
-	Natts_resource = Anum_home
+	Anum_lease,
+	Anum_lease_value,
+	Natts_resource = Anum_lease_value
 };
 
 /*
@@ -359,6 +361,8 @@ row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
 	row->released = !isnull;
 	row->renewals = row_int64(tuple, desc, Anum_renewals);
 	row->home = row_int64(tuple, desc, Anum_home);
+	row->lease = row_text(tuple, desc, Anum_lease);
+	row->lease_value = row_text(tuple, desc, Anum_lease_value);
 }
 
 /*
@@ -477,6 +481,8 @@ row_form(TupleDesc desc, const FenceName *name, const FenceRow *row)
 	values[Anum_renewals - 1] = Int64GetDatum(row->renewals);
 	values[Anum_home - 1] = Int64GetDatum(row->home);
 	nulls[Anum_home - 1] = (row->holder == NULL);
+	set_text(values, nulls, Anum_lease, row->lease);
+	set_text(values, nulls, Anum_lease_value, row->lease_value);
 
 	return heap_form_tuple(desc, values, nulls);
 }

@@ -55,6 +55,8 @@ typedef struct FenceRow
 	TimestampTz released_at;
 	int64		renewals;
 	int64		home;			/* the database that granted the lease */
+	char	   *lease;			/* server that keeps it too, or NULL */
+	char	   *lease_value;	/* under which it does */
 } FenceRow;
 
 extern FenceName fence_name(const char *data, int len);
