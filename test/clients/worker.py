@@ -122,11 +122,14 @@ class Worker:
         self.client = client
         self.writer = pooled()      # for one transaction at a time
         self.opened = direct()      # for the one that stays open
-        self.resource = self.token = None
+        self.resource = self.holder = self.token = None
 
     def lock(self, resource, ttl):
         self.resource = resource
-        return {'held': self.client.lock(resource, ttl)}
+        held = self.client.lock(resource, ttl)
+        if held:
+            self.holder = self.client.holder()
+        return {'held': held}
 
     def acquire(self, ttl):
         """The fencing token.  Where the client has none, PostgreSQL gives one."""
@@ -135,12 +138,12 @@ class Worker:
             with self.writer.transaction():
                 self.token = self.writer.execute(
                     "SELECT token FROM fence.acquire(%s, %s, %s * interval '1 ms', wait => '30 seconds')",
-                    [self.resource, self.client.holder(), ttl]).fetchone()[0]
+                    [self.resource, self.holder, ttl]).fetchone()[0]
         return {'token': str(self.token)}
 
     def present_and_write(self, conn, line, qty):
         conn.execute('SELECT fence.check(%s, %s, holder => %s, lease => %s)',
-                     [self.resource, self.token, self.client.holder(), self.client.server])
+                     [self.resource, self.token, self.holder, self.client.server])
         conn.execute('UPDATE work SET qty = %s WHERE resource = %s AND line = %s',
                      [qty, self.resource, line])
 
