@@ -248,6 +248,23 @@ exchange_good(FenceRedis *redis, const FenceCommand *command, double deadline,
 }
 
 /*
+ * AUTH has been refused.  Of the reply only the word that says why is shown:
+ * a server that does not know the command quotes its arguments.
+ */
+static bool
+refused(FenceReply *reply)
+{
+	char		problem[sizeof(reply->problem)];
+
+	if (reply->status != FENCE_REPLY_MISCONFIGURED)
+		return false;
+	snprintf(problem, sizeof(problem), "AUTH was refused (%.*s)",
+			 (int) strspn(reply->problem, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+			 reply->problem);
+	return failed(reply, FENCE_REPLY_MISCONFIGURED, problem);
+}
+
+/*
  * AUTH and SELECT, as far as the options ask for them.
  */
 static bool
@@ -266,7 +283,7 @@ introduce(FenceRedis *redis, double deadline, FenceReply *reply)
 		fence_command_add(&command, options->password,
 						  strlen(options->password));
 		if (!exchange_good(redis, &command, deadline, reply))
-			return false;
+			return refused(reply);
 	}
 	if (options->db != 0)
 	{
