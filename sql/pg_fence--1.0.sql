@@ -552,6 +552,18 @@ FROM (
 				AND d.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))) x
 	WHERE lower(x.value) = ANY (string_to_array(w.bad, '|'))) s
 UNION ALL
+SELECT p.tgrelid::regclass, 'error', format('there is no server %I of fence_redis to keep its leases', p.lease),
+	'Create the server, or call fence.protect() with another lease.'
+FROM policy p
+WHERE p.lease <> 'postgres' AND NOT EXISTS (
+	SELECT FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+	WHERE s.srvname = p.lease AND w.fdwname = 'fence_redis')
+UNION ALL
+SELECT NULL, 'warning', format('server %I lets writes through while Redis cannot be asked', s.srvname),
+	format('ALTER SERVER %I OPTIONS (DROP on_unreachable);', s.srvname)
+FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+WHERE w.fdwname = 'fence_redis' AND 'on_unreachable=allow' = ANY (s.srvoptions)
+UNION ALL
 SELECT NULL, 'warning',
 	format('resource "%s" has been held by "%s" for more than a day', resource, holder),
 	format('SELECT fence.break_lease(%L);', resource)

@@ -661,17 +661,29 @@ close_invalid(void)
 	}
 }
 
+/*
+ * Into a context of its own, so that an error leaves the old options whole:
+ * somebody may have to ask by them at commit.
+ */
 static void
 read_options(FenceRedis *redis)
 {
-	MemoryContext oldcxt;
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "pg_fence server options",
+											  ALLOCSET_SMALL_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	FenceRedisOptions options;
+
+	fence_redis_server_options(redis->key.server, redis->key.mapping,
+							   &options);
+	MemoryContextSwitchTo(oldcxt);
 
 	close_invalid();
-	MemoryContextReset(redis->cxt);
-	oldcxt = MemoryContextSwitchTo(redis->cxt);
-	fence_redis_server_options(redis->key.server, redis->key.mapping,
-							   &redis->options);
-	MemoryContextSwitchTo(oldcxt);
+	if (redis->cxt != NULL)
+		MemoryContextDelete(redis->cxt);
+	MemoryContextSetParent(cxt, CacheMemoryContext);
+	redis->cxt = cxt;
+	redis->options = options;
 	redis->open_until = 0;
 	redis->valid = true;
 }
@@ -695,10 +707,6 @@ fence_redis(Oid server, Oid mapping)
 		memset(redis, 0, sizeof(FenceRedis));
 		redis->key = key;
 	}
-	if (redis->cxt == NULL)
-		redis->cxt = AllocSetContextCreate(CacheMemoryContext,
-										   "pg_fence server options",
-										   ALLOCSET_SMALL_SIZES);
 	if (!redis->valid)
 		read_options(redis);
 	return redis;
