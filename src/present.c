@@ -649,6 +649,7 @@ judge_all_at_commit(void)
 	Snapshot	snapshot;
 	TimestampTz now;
 	int			count = 0;
+	int			locked = 0;
 	int			i;
 
 	entries = MemoryContextAlloc(presented_cxt,
@@ -664,11 +665,19 @@ judge_all_at_commit(void)
 	qsort(entries, count, sizeof(*entries), compare_lock_keys);
 
 	for (i = 0; i < count; i++)
-		enforce(entries[i], DEMAND_ORDER, take_commit_lock(entries[i]));
+	{
+		const FenceVerdict *verdict = take_commit_lock(entries[i]);
 
+		if (verdict == NULL)
+			entries[locked++] = entries[i];
+		else
+			enforce(entries[i], DEMAND_ORDER, verdict);
+	}
+
+	/* Of those without a lock, the warning has been given. */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	now = GetCurrentTimestamp();
-	for (i = 0; i < count; i++)
+	for (i = 0; i < locked; i++)
 		judge_at_commit(entries[i], snapshot, now);
 	UnregisterSnapshot(snapshot);
 }
