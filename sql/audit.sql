@@ -187,6 +187,10 @@ GRANT regress_fence_group TO "regress_fence Login";
 TABLE audit;
 REVOKE regress_fence_aud FROM regress_fence_group;
 TABLE audit;
+ALTER TABLE aud_part_1 OWNER TO "regress_fence Login";
+TABLE audit;
+ALTER TABLE aud_part_1 OWNER TO regress_fence_aud;
+TABLE audit;
 
 -- rights on our tables
 GRANT SELECT, UPDATE ON fence.resource TO regress_fence_aud;

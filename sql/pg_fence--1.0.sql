@@ -390,7 +390,8 @@ WITH guard AS MATERIALIZED (
 			FROM unnest(fence.trigger_arguments(g.tgargs)) a) p
 ), below AS (
 	-- the partitions of guarded tables
-	SELECT p.tgrelid::regclass AS target, p.tgargs, p.protect, t.relid AS partition, t.parentrelid AS parent, c.relkind
+	SELECT p.tgrelid::regclass AS target, p.tgargs, p.protect, t.relid AS partition, t.parentrelid AS parent, c.relkind, c.relowner,
+		c.relowner <> p.relowner AS owner_differs
 	FROM policy p CROSS JOIN LATERAL pg_partition_tree(p.tgrelid) t JOIN pg_class c ON c.oid = t.relid
 	WHERE p.relkind = 'p' AND t.relid <> p.tgrelid
 )
@@ -451,7 +452,7 @@ FROM below
 WHERE relkind <> 'f'
 	AND NOT EXISTS (SELECT FROM guard g WHERE g.tgrelid = partition AND g.is_truncate)
 UNION ALL
-SELECT DISTINCT partition, 'error', format('it has guard triggers of a policy other than that of guarded table %s', target), protect
+SELECT DISTINCT partition, 'error', format('it has guard triggers that do not come from guarded table %s', target), protect
 FROM below JOIN guard g ON g.tgrelid = partition AND g.tgparentid = 0
 WHERE NOT (g.is_truncate AND g.tgargs = below.tgargs)
 UNION ALL
@@ -467,12 +468,16 @@ SELECT tgrelid::regclass, 'warning', 'its guard only observes',
 	replace(protect, ', mode => ''observe''', '')
 FROM policy WHERE mode = 'observe'
 UNION ALL
-SELECT p.tgrelid::regclass, 'warning',
-	format(CASE WHEN r.oid = p.relowner THEN 'its owner %s can log in and can remove the guard'
+SELECT o.target, 'warning',
+	format(CASE WHEN r.oid = o.relowner THEN 'its owner %s can log in and can remove the guard'
 			ELSE '%s, a member of its owner %s, can log in and can remove the guard' END,
-		quote_ident(r.rolname), quote_ident(pg_get_userbyid(p.relowner))),
-	format('ALTER TABLE %s OWNER TO ...;', p.tgrelid::regclass)
-FROM policy p JOIN pg_roles r ON pg_has_role(r.oid, p.relowner, 'MEMBER')
+		quote_ident(r.rolname), quote_ident(pg_get_userbyid(o.relowner))),
+	format('ALTER TABLE %s OWNER TO ...;', o.target)
+FROM (
+		SELECT tgrelid::regclass AS target, relowner FROM policy
+		UNION ALL
+		SELECT partition, relowner FROM below WHERE owner_differs) o
+	JOIN pg_roles r ON pg_has_role(r.oid, o.relowner, 'MEMBER')
 WHERE r.rolcanlogin AND NOT r.rolsuper
 UNION ALL
 SELECT g.tgrelid::regclass, 'warning',

@@ -674,7 +674,7 @@ judge_all_at_commit(void)
 			enforce(entries[i], DEMAND_ORDER, verdict);
 	}
 
-	/* Of those without a lock, the warning has been given. */
+	/* Whoever got no lock has been warned, and need not be told again. */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	now = GetCurrentTimestamp();
 	for (i = 0; i < locked; i++)
