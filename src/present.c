@@ -824,6 +824,7 @@ judge_all_at_commit(void)
 	Snapshot	snapshot;
 	TimestampTz now;
 	int			count = 0;
+	int			locked = 0;
 	int			i;
 
 	entries = MemoryContextAlloc(presented_cxt,
@@ -841,11 +842,19 @@ judge_all_at_commit(void)
 	for (i = 0; i < count; i++)
 		ask_at_commit(entries[i]);
 	for (i = 0; i < count; i++)
-		enforce(entries[i], DEMAND_ORDER, take_commit_lock(entries[i]));
+	{
+		const FenceVerdict *verdict = take_commit_lock(entries[i]);
 
+		if (verdict == NULL)
+			entries[locked++] = entries[i];
+		else
+			enforce(entries[i], DEMAND_ORDER, verdict);
+	}
+
+	/* Whoever got no lock has been warned, and need not be told again. */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	now = GetCurrentTimestamp();
-	for (i = 0; i < count; i++)
+	for (i = 0; i < locked; i++)
 		judge_at_commit(entries[i], snapshot, now);
 	UnregisterSnapshot(snapshot);
 }
