@@ -8,6 +8,7 @@ OBJS = \
 	src/args.o \
 	src/attempt.o \
 	src/audit.o \
+	src/canonical.o \
 	src/canonical_form.o \
 	src/evict.o \
 	src/forget.o \
