@@ -75,6 +75,53 @@ COMMENT ON COLUMN fence.resource.lease_value IS 'the value under which that serv
 REVOKE ALL ON TABLE fence.resource FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('fence.resource', '');
 
+-- One row per claimed idempotency key.  The only index is on the id, and what
+-- complete() changes is not in it: a HOT update, for which pages keep room.
+CREATE TABLE fence.idempotency_key (
+	id uuid NOT NULL,
+	claimed_at timestamptz NOT NULL,
+	expires_at timestamptz NOT NULL,
+	scope text COLLATE pg_catalog."C" NOT NULL,
+	key text COLLATE pg_catalog."C" NOT NULL,
+	request bytea,
+	response jsonb,
+	CONSTRAINT idempotency_key_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 90);
+
+COMMENT ON TABLE fence.idempotency_key IS
+	'One row per claimed idempotency key. Written by the functions of pg_fence only.';
+COMMENT ON COLUMN fence.idempotency_key.id IS
+	'stands for scope and key: 128 bits of their SHA-256; for a UUIDv7, its 48 bits of time and 80 bits of that';
+COMMENT ON COLUMN fence.idempotency_key.claimed_at IS 'when the key was claimed';
+COMMENT ON COLUMN fence.idempotency_key.expires_at IS
+	'until when it is kept at least; a while after that it is pruned';
+COMMENT ON COLUMN fence.idempotency_key.scope IS 'what the key is unique in';
+COMMENT ON COLUMN fence.idempotency_key.key IS 'idempotency key, compared byte for byte';
+COMMENT ON COLUMN fence.idempotency_key.request IS
+	'digest of the request, NULL if the claim brought none';
+COMMENT ON COLUMN fence.idempotency_key.response IS
+	'result of the operation, NULL if it has none';
+
+REVOKE ALL ON TABLE fence.idempotency_key FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('fence.idempotency_key', '');
+
+-- One row per producer of a numbered stream.
+CREATE TABLE fence.producer (
+	name text COLLATE pg_catalog."C" NOT NULL,
+	last bigint NOT NULL,
+	claimed_at timestamptz NOT NULL,
+	CONSTRAINT producer_pkey PRIMARY KEY (name)
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE fence.producer IS
+	'One row per producer of a numbered stream. Written by fence.claim_sequence() only.';
+COMMENT ON COLUMN fence.producer.name IS 'producer, compared byte for byte';
+COMMENT ON COLUMN fence.producer.last IS 'the last number that was applied';
+COMMENT ON COLUMN fence.producer.claimed_at IS 'when that was';
+
+REVOKE ALL ON TABLE fence.producer FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('fence.producer', '');
+
 --
 -- Leases and tokens
 --
@@ -272,6 +319,92 @@ AS 'MODULE_PATHNAME', 'fence_raise_mark';
 REVOKE ALL ON FUNCTION fence.raise_mark(text, bigint) FROM PUBLIC;
 COMMENT ON FUNCTION fence.raise_mark(text, bigint) IS
 	'raises the high-water mark of a resource, after its source of tokens was reset; logged; never lowers it';
+
+--
+-- Idempotency keys
+--
+
+CREATE FUNCTION fence.claim(
+	key text,
+	scope text DEFAULT '',
+	request jsonb DEFAULT NULL,
+	retain interval DEFAULT '24 hours',
+	OUT fresh boolean,
+	OUT response jsonb,
+	OUT claimed_at timestamptz)
+RETURNS record
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_claim_sql';
+REVOKE ALL ON FUNCTION fence.claim(text, text, jsonb, interval) FROM PUBLIC;
+COMMENT ON FUNCTION fence.claim(text, text, jsonb, interval) IS
+	'claims an idempotency key: fresh, do the work and call fence.complete(); else the stored response';
+
+CREATE FUNCTION fence.complete(
+	key text,
+	response jsonb DEFAULT 'null',
+	scope text DEFAULT '')
+RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_complete_sql';
+REVOKE ALL ON FUNCTION fence.complete(text, jsonb, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.complete(text, jsonb, text) IS
+	'stores the response of a claim, in the transaction that has made it; returns the response';
+
+CREATE FUNCTION fence.once(key text, scope text DEFAULT '')
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_once';
+REVOKE ALL ON FUNCTION fence.once(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.once(text, text) IS
+	'claims an idempotency key without a response: true the first time, for all rows of the statement';
+
+CREATE FUNCTION fence.claim_many(
+	keys text[],
+	scope text DEFAULT '',
+	requests jsonb[] DEFAULT NULL)
+RETURNS TABLE (key text, fresh boolean, response jsonb)
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000
+AS 'MODULE_PATHNAME', 'fence_claim_many';
+REVOKE ALL ON FUNCTION fence.claim_many(text[], text, jsonb[]) FROM PUBLIC;
+COMMENT ON FUNCTION fence.claim_many(text[], text, jsonb[]) IS
+	'claims several idempotency keys, in an order that cannot deadlock; a row for each';
+
+CREATE FUNCTION fence.lookup(
+	key text,
+	scope text DEFAULT '',
+	OUT response jsonb,
+	OUT claimed_at timestamptz)
+RETURNS record
+LANGUAGE C STABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'fence_lookup';
+REVOKE ALL ON FUNCTION fence.lookup(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.lookup(text, text) IS
+	'the stored response of an idempotency key, nulls if it is not known; claims nothing';
+
+CREATE FUNCTION fence.admit(
+	resource text,
+	token bigint,
+	key text,
+	request jsonb DEFAULT NULL,
+	holder text DEFAULT NULL,
+	lease text DEFAULT NULL,
+	OUT fresh boolean,
+	OUT response jsonb)
+RETURNS record
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_admit';
+REVOKE ALL ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) IS
+	'claims an idempotency key in the scope of a resource and, if it is fresh, presents the fencing token';
+
+CREATE FUNCTION fence.prune(max_rows integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_prune';
+-- for operators: a key that is gone can be claimed again
+REVOKE ALL ON FUNCTION fence.prune(integer) FROM PUBLIC;
+COMMENT ON FUNCTION fence.prune(integer) IS
+	'deletes idempotency keys that have expired a while ago; returns how many';
 
 --
 -- Protecting tables
@@ -623,6 +756,12 @@ BEGIN
 		fence.release(text, bigint),
 		fence.check(text, bigint, text, text),
 		fence.mark(text),
+		fence.claim(text, text, jsonb, interval),
+		fence.complete(text, jsonb, text),
+		fence.once(text, text),
+		fence.claim_many(text[], text, jsonb[]),
+		fence.lookup(text, text),
+		fence.admit(text, bigint, text, jsonb, text, text),
 		fence.guard(),
 		fence.protect(regclass, text, name, text, text, text),
 		fence.unprotect(regclass)
@@ -631,7 +770,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;
 COMMENT ON FUNCTION fence.grant_writer(regrole) IS
-	'grants a role what a writer needs: leases, tokens, and protecting its own tables';
+	'grants a role what a writer needs: leases, tokens, idempotency keys, and protecting its own tables';
 
 -- The views call these two as the role that reads the view.
 GRANT USAGE ON SCHEMA fence TO pg_monitor;
