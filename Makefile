@@ -8,9 +8,16 @@ OBJS = \
 	src/args.o \
 	src/attempt.o \
 	src/audit.o \
+	src/canonical.o \
+	src/canonical_form.o \
+	src/claim.o \
+	src/claim_row.o \
+	src/claimed.o \
 	src/evict.o \
 	src/forget.o \
 	src/guard.o \
+	src/idempotency.o \
+	src/key.o \
 	src/lease.o \
 	src/mark.o \
 	src/merge.o \
@@ -18,13 +25,17 @@ OBJS = \
 	src/policy.o \
 	src/present.o \
 	src/protect.o \
+	src/prune.o \
 	src/redis_conn.o \
 	src/redis_lease.o \
 	src/redis_reply.o \
 	src/redis_server.o \
 	src/redis_tls.o \
 	src/resource.o \
+	src/statement.o \
+	src/table.o \
 	src/template.o \
+	src/unique.o \
 	src/verdict.o
 PGFILEDESC = "pg_fence - fencing tokens and leases"
 

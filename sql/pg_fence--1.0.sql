@@ -75,6 +75,53 @@ COMMENT ON COLUMN fence.resource.lease_value IS 'the value under which that serv
 REVOKE ALL ON TABLE fence.resource FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('fence.resource', '');
 
+-- One row per claimed idempotency key.  The only index is on the id, and what
+-- complete() changes is not in it: a HOT update, for which pages keep room.
+CREATE TABLE fence.idempotency_key (
+	id uuid NOT NULL,
+	claimed_at timestamptz NOT NULL,
+	expires_at timestamptz NOT NULL,
+	scope text COLLATE pg_catalog."C" NOT NULL,
+	key text COLLATE pg_catalog."C" NOT NULL,
+	request bytea,
+	response jsonb,
+	CONSTRAINT idempotency_key_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 90);
+
+COMMENT ON TABLE fence.idempotency_key IS
+	'One row per claimed idempotency key. Written by the functions of pg_fence only.';
+COMMENT ON COLUMN fence.idempotency_key.id IS
+	'stands for scope and key: 128 bits of their SHA-256; for a UUIDv7, its 48 bits of time and 80 bits of that';
+COMMENT ON COLUMN fence.idempotency_key.claimed_at IS 'when the key was claimed';
+COMMENT ON COLUMN fence.idempotency_key.expires_at IS
+	'until when it is kept at least; a while after that it is pruned';
+COMMENT ON COLUMN fence.idempotency_key.scope IS 'what the key is unique in';
+COMMENT ON COLUMN fence.idempotency_key.key IS 'idempotency key, compared byte for byte';
+COMMENT ON COLUMN fence.idempotency_key.request IS
+	'digest of the request, NULL if the claim brought none';
+COMMENT ON COLUMN fence.idempotency_key.response IS
+	'result of the operation, NULL if it has none';
+
+REVOKE ALL ON TABLE fence.idempotency_key FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('fence.idempotency_key', '');
+
+-- One row per producer of a numbered stream.
+CREATE TABLE fence.producer (
+	name text COLLATE pg_catalog."C" NOT NULL,
+	last bigint NOT NULL,
+	claimed_at timestamptz NOT NULL,
+	CONSTRAINT producer_pkey PRIMARY KEY (name)
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE fence.producer IS
+	'One row per producer of a numbered stream. Written by fence.claim_sequence() only.';
+COMMENT ON COLUMN fence.producer.name IS 'producer, compared byte for byte';
+COMMENT ON COLUMN fence.producer.last IS 'the last number that was applied';
+COMMENT ON COLUMN fence.producer.claimed_at IS 'when that was';
+
+REVOKE ALL ON TABLE fence.producer FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('fence.producer', '');
+
 --
 -- Leases and tokens
 --
@@ -274,6 +321,92 @@ COMMENT ON FUNCTION fence.raise_mark(text, bigint) IS
 	'raises the high-water mark of a resource, after its source of tokens was reset; logged; never lowers it';
 
 --
+-- Idempotency keys
+--
+
+CREATE FUNCTION fence.claim(
+	key text,
+	scope text DEFAULT '',
+	request jsonb DEFAULT NULL,
+	retain interval DEFAULT '24 hours',
+	OUT fresh boolean,
+	OUT response jsonb,
+	OUT claimed_at timestamptz)
+RETURNS record
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_claim_sql';
+REVOKE ALL ON FUNCTION fence.claim(text, text, jsonb, interval) FROM PUBLIC;
+COMMENT ON FUNCTION fence.claim(text, text, jsonb, interval) IS
+	'claims an idempotency key: fresh, do the work and call fence.complete(); else the stored response';
+
+CREATE FUNCTION fence.complete(
+	key text,
+	response jsonb DEFAULT 'null',
+	scope text DEFAULT '')
+RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_complete_sql';
+REVOKE ALL ON FUNCTION fence.complete(text, jsonb, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.complete(text, jsonb, text) IS
+	'stores the response of a claim, in the transaction that has made it; returns the response';
+
+CREATE FUNCTION fence.once(key text, scope text DEFAULT '')
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_once';
+REVOKE ALL ON FUNCTION fence.once(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.once(text, text) IS
+	'claims an idempotency key without a response: true the first time, for all rows of the statement';
+
+CREATE FUNCTION fence.claim_many(
+	keys text[],
+	scope text DEFAULT '',
+	requests jsonb[] DEFAULT NULL)
+RETURNS TABLE (key text, fresh boolean, response jsonb)
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000
+AS 'MODULE_PATHNAME', 'fence_claim_many';
+REVOKE ALL ON FUNCTION fence.claim_many(text[], text, jsonb[]) FROM PUBLIC;
+COMMENT ON FUNCTION fence.claim_many(text[], text, jsonb[]) IS
+	'claims several idempotency keys, in an order that cannot deadlock; a row for each';
+
+CREATE FUNCTION fence.lookup(
+	key text,
+	scope text DEFAULT '',
+	OUT response jsonb,
+	OUT claimed_at timestamptz)
+RETURNS record
+LANGUAGE C STABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'fence_lookup';
+REVOKE ALL ON FUNCTION fence.lookup(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.lookup(text, text) IS
+	'the stored response of an idempotency key, nulls if it is not known; claims nothing';
+
+CREATE FUNCTION fence.admit(
+	resource text,
+	token bigint,
+	key text,
+	request jsonb DEFAULT NULL,
+	holder text DEFAULT NULL,
+	lease text DEFAULT NULL,
+	OUT fresh boolean,
+	OUT response jsonb)
+RETURNS record
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_admit';
+REVOKE ALL ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) IS
+	'claims an idempotency key in the scope of a resource and, if it is fresh, presents the fencing token';
+
+CREATE FUNCTION fence.prune(max_rows integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_prune';
+-- for operators: a key that is gone can be claimed again
+REVOKE ALL ON FUNCTION fence.prune(integer) FROM PUBLIC;
+COMMENT ON FUNCTION fence.prune(integer) IS
+	'deletes idempotency keys that have expired a while ago; returns how many';
+
+--
 -- Protecting tables
 --
 
@@ -375,23 +508,25 @@ WITH guard AS MATERIALIZED (
 		(t.tgtype & 1) <> 0 AS is_row,
 		(t.tgtype & 2) <> 0 AS is_before,
 		(t.tgtype & 32) <> 0 AS is_truncate,
-		c.relkind, c.relispartition, c.relowner,
+		c.relkind, c.relowner,
 		pg_catalog.quote_ident(t.tgname) AS qname
 	FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
 	WHERE t.tgfoid = 'fence.guard()'::regprocedure
 ), guarded AS (
-	-- the tables that fence.protect() was called for
+	-- the tables that fence.protect() was called for; not partitions that a
+	-- guard comes to from their parent
 	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT tgargs) AS policies,
-		relkind, relispartition, relowner,
+		relkind, relowner,
 		bool_or(whole AND tgtype = 34) AS has_truncate,
 		bool_or(whole AND tgtype = 28) AS has_statement,
 		bool_or(whole AND tgtype = 31) AS has_before,
 		bool_or(whole AND tgtype = 29) AS has_after,
-		bool_or(whole AND tgtype IN (21, 29)) AS has_written
+		bool_or(whole AND tgtype IN (21, 29)) AS has_written,
+		bool_and(is_truncate) AS only_truncate
 	FROM guard
-	WHERE tgparentid = 0 AND relkind IN ('r', 'p')
-	GROUP BY tgrelid, relkind, relispartition, relowner
-	HAVING bool_or(NOT is_truncate)
+	WHERE relkind IN ('r', 'p')
+	GROUP BY tgrelid, relkind, relowner
+	HAVING bool_and(tgparentid = 0)
 ), policy AS MATERIALIZED (
 	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode,
 		fence.policy_problem(g.tgrelid, g.tgargs) AS problem,
@@ -408,6 +543,12 @@ WITH guard AS MATERIALIZED (
 				max(substr(a, 7)) FILTER (WHERE a LIKE 'lease=%') AS lease,
 				coalesce(max(substr(a, 6)) FILTER (WHERE a LIKE 'mode=%'), 'enforce') AS mode
 			FROM unnest(fence.trigger_arguments(g.tgargs)) a) p
+), below AS (
+	-- the partitions of guarded tables
+	SELECT p.tgrelid::regclass AS target, p.tgargs, p.protect, t.relid AS partition, t.parentrelid AS parent, c.relkind, c.relowner,
+		c.relowner <> p.relowner AS owner_differs
+	FROM policy p CROSS JOIN LATERAL pg_partition_tree(p.tgrelid) t JOIN pg_class c ON c.oid = t.relid
+	WHERE p.relkind = 'p' AND t.relid <> p.tgrelid
 )
 SELECT tgrelid::regclass, 'error', format('guard trigger %s is disabled', qname),
 	format('ALTER TABLE %s ENABLE TRIGGER %s;', tgrelid::regclass, qname)
@@ -422,12 +563,15 @@ WHERE g.tgparentid = 0 AND NOT (g.whole AND g.tgtype IN (21, 28, 29, 31, 34))
 UNION ALL
 SELECT tgrelid::regclass, 'error', format('guard trigger %s guards nothing: this is not a table', qname),
 	format('DROP TRIGGER %s ON %s;', qname, tgrelid::regclass)
-FROM guard WHERE relkind NOT IN ('r', 'p')
+FROM guard WHERE relkind NOT IN ('r', 'p') AND tgparentid = 0
 UNION ALL
 SELECT tgrelid::regclass, 'error', 'its guard triggers disagree about the policy', protect
 FROM policy WHERE policies > 1
 UNION ALL
-SELECT tgrelid::regclass, 'error', 'some of its guard triggers are missing', protect
+SELECT tgrelid::regclass, 'error',
+	CASE WHEN only_truncate THEN 'only its TRUNCATE is guarded: it was a partition of a guarded table, or its other guard triggers were dropped'
+		ELSE 'some of its guard triggers are missing' END,
+	protect
 FROM policy
 WHERE NOT has_truncate
 	OR (token_column IS NOT NULL AND NOT (has_before AND has_written))
@@ -442,26 +586,36 @@ FROM policy
 WHERE has_statement AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = tgrelid)
 UNION ALL
 SELECT i.inhrelid::regclass, 'error', format('inheritance child of guarded table %s has no guard of its own', p.tgrelid::regclass),
-	replace(p.protect, quote_literal(p.tgrelid::regclass::text), quote_literal(i.inhrelid::regclass::text))
-FROM policy p JOIN pg_inherits i ON i.inhparent = p.tgrelid
+	-- protect() refuses a table that has children
+	CASE WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = i.inhrelid)
+		THEN format('ALTER TABLE %s NO INHERIT %s;', i.inhrelid::regclass, i.inhparent::regclass)
+		ELSE replace(p.protect, quote_literal(p.tgrelid::regclass::text), quote_literal(i.inhrelid::regclass::text)) END
+FROM policy p CROSS JOIN LATERAL (
+		WITH RECURSIVE heir AS (
+			SELECT inhrelid, inhparent FROM pg_inherits WHERE inhparent = p.tgrelid
+			UNION
+			SELECT n.inhrelid, n.inhparent FROM pg_inherits n JOIN heir ON n.inhparent = heir.inhrelid)
+		SELECT * FROM heir) i
 WHERE p.relkind = 'r' AND NOT EXISTS (SELECT FROM guard WHERE tgrelid = i.inhrelid)
 UNION ALL
-SELECT t.relid, 'error', 'TRUNCATE of this partition is not guarded', p.protect
-FROM policy p CROSS JOIN LATERAL pg_partition_tree(p.tgrelid) t
-WHERE p.relkind = 'p'
-	AND NOT EXISTS (SELECT FROM guard g WHERE g.tgrelid = t.relid AND g.is_truncate)
+SELECT partition, 'error', format('it is a foreign partition of guarded table %s: its rows are written elsewhere, past the guard', target),
+	format('ALTER TABLE %s DETACH PARTITION %s;', parent, partition)
+FROM below WHERE relkind = 'f'
 UNION ALL
-SELECT g.tgrelid::regclass, 'error', 'only its TRUNCATE is guarded: it was a partition of a guarded table',
-	format('SELECT fence.unprotect(%L);', g.tgrelid::regclass)
-FROM guard g
-GROUP BY g.tgrelid, g.relispartition
-HAVING NOT g.relispartition AND bool_and(g.is_truncate)
+SELECT partition, 'error', 'TRUNCATE of this partition is not guarded', protect
+FROM below
+WHERE relkind <> 'f'
+	AND NOT EXISTS (SELECT FROM guard g WHERE g.tgrelid = partition AND g.is_truncate)
+UNION ALL
+SELECT DISTINCT partition, 'error', format('it has guard triggers that do not come from guarded table %s', target), protect
+FROM below JOIN guard g ON g.tgrelid = partition AND g.tgparentid = 0
+WHERE NOT (g.is_truncate AND g.tgargs = below.tgargs)
 UNION ALL
 SELECT t.tgrelid::regclass, 'warning',
 	format('trigger %s fires after the guard and can change what it has judged', quote_ident(t.tgname)),
 	format('ALTER TRIGGER %s ON %s RENAME TO ...;', quote_ident(t.tgname), t.tgrelid::regclass)
 FROM pg_trigger t JOIN guard g ON g.tgrelid = t.tgrelid AND g.is_row AND g.is_before
-WHERE NOT t.tgisinternal AND (t.tgtype & 3) = 3
+WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND (t.tgtype & 3) = 3
 	AND t.tgfoid <> 'fence.guard()'::regprocedure
 	AND t.tgname::text COLLATE "C" > g.tgname::text COLLATE "C"
 UNION ALL
@@ -469,19 +623,23 @@ SELECT tgrelid::regclass, 'warning', 'its guard only observes',
 	replace(protect, ', mode => ''observe''', '')
 FROM policy WHERE mode = 'observe'
 UNION ALL
-SELECT p.tgrelid::regclass, 'warning',
-	format('its owner %s can log in and can remove the guard', quote_ident(r.rolname)),
-	format('ALTER TABLE %s OWNER TO ...;', p.tgrelid::regclass)
-FROM policy p JOIN pg_roles r ON r.oid = p.relowner
+SELECT o.target, 'warning',
+	format(CASE WHEN r.oid = o.relowner THEN 'its owner %s can log in and can remove the guard'
+			ELSE '%s, a member of its owner %s, can log in and can remove the guard' END,
+		quote_ident(r.rolname), quote_ident(pg_get_userbyid(o.relowner))),
+	format('ALTER TABLE %s OWNER TO ...;', o.target)
+FROM (
+		SELECT tgrelid::regclass AS target, relowner FROM policy
+		UNION ALL
+		SELECT partition, relowner FROM below WHERE owner_differs) o
+	JOIN pg_roles r ON pg_has_role(r.oid, o.relowner, 'MEMBER')
 WHERE r.rolcanlogin AND NOT r.rolsuper
 UNION ALL
-SELECT p.tgrelid::regclass, 'warning',
+SELECT g.tgrelid::regclass, 'warning',
 	format('marks do not follow replicated rows: guard trigger %s does not fire for them', g.qname),
-	format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %s;', p.tgrelid::regclass, g.qname)
-FROM policy p
-	JOIN pg_subscription_rel s ON s.srrelid = p.tgrelid
-	JOIN guard g ON g.tgrelid = p.tgrelid AND g.is_row AND g.tgenabled = 'O'
-WHERE p.marks = 'both'
+	format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %s;', g.tgrelid::regclass, g.qname)
+FROM pg_subscription_rel s JOIN guard g ON g.tgrelid = s.srrelid AND g.is_row AND g.tgenabled = 'O'
+WHERE 'marks=both' = ANY (fence.trigger_arguments(g.tgargs))
 UNION ALL
 SELECT p.tgrelid::regclass, 'error',
 	format('resource "%s" has a mark below token %s, which is stored in the table', a.resource, max(a.token)),
@@ -522,9 +680,11 @@ FROM pg_namespace n
 		SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS name) r
 WHERE n.nspname = 'fence' AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner
 UNION ALL
-SELECT NULL, 'error', format('%s is a member of pg_write_all_data and may write fence.resource', quote_ident(m.rolname)),
-	format('REVOKE pg_write_all_data FROM %s;', quote_ident(m.rolname))
-FROM pg_auth_members am JOIN pg_roles m ON m.oid = am.member
+SELECT DISTINCT NULL::regclass, 'error',
+	format('%s is a member of pg_write_all_data%s and may write fence.resource', quote_ident(m.rolname),
+		CASE WHEN m.oid <> am.member THEN ' through ' || quote_ident(pg_get_userbyid(am.member)) END),
+	format('REVOKE pg_write_all_data FROM %s;', quote_ident(pg_get_userbyid(am.member)))
+FROM pg_auth_members am JOIN pg_roles m ON pg_has_role(m.oid, am.member, 'MEMBER')
 WHERE am.roleid = 'pg_write_all_data'::regrole AND NOT m.rolsuper
 UNION ALL
 SELECT NULL, s.severity, format('%s is %s%s: %s', s.name, s.value, s.place, s.consequence), s.remedy
@@ -551,6 +711,18 @@ FROM (
 			WHERE split_part(v, '=', 1) = w.name
 				AND d.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))) x
 	WHERE lower(x.value) = ANY (string_to_array(w.bad, '|'))) s
+UNION ALL
+SELECT p.tgrelid::regclass, 'error', format('there is no server %I of fence_redis to keep its leases', p.lease),
+	'Create the server, or call fence.protect() with another lease.'
+FROM policy p
+WHERE p.lease <> 'postgres' AND NOT EXISTS (
+	SELECT FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+	WHERE s.srvname = p.lease AND w.fdwname = 'fence_redis')
+UNION ALL
+SELECT NULL, 'warning', format('server %I lets writes through while Redis cannot be asked', s.srvname),
+	format('ALTER SERVER %I OPTIONS (DROP on_unreachable);', s.srvname)
+FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+WHERE w.fdwname = 'fence_redis' AND 'on_unreachable=allow' = ANY (s.srvoptions)
 UNION ALL
 SELECT NULL, 'warning',
 	format('resource "%s" has been held by "%s" for more than a day', resource, holder),
@@ -584,6 +756,12 @@ BEGIN
 		fence.release(text, bigint),
 		fence.check(text, bigint, text, text),
 		fence.mark(text),
+		fence.claim(text, text, jsonb, interval),
+		fence.complete(text, jsonb, text),
+		fence.once(text, text),
+		fence.claim_many(text[], text, jsonb[]),
+		fence.lookup(text, text),
+		fence.admit(text, bigint, text, jsonb, text, text),
 		fence.guard(),
 		fence.protect(regclass, text, name, text, text, text),
 		fence.unprotect(regclass)
@@ -592,7 +770,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;
 COMMENT ON FUNCTION fence.grant_writer(regrole) IS
-	'grants a role what a writer needs: leases, tokens, and protecting its own tables';
+	'grants a role what a writer needs: leases, tokens, idempotency keys, and protecting its own tables';
 
 -- The views call these two as the role that reads the view.
 GRANT USAGE ON SCHEMA fence TO pg_monitor;

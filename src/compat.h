@@ -17,6 +17,7 @@
 #include <hiredis/hiredis.h>
 
 #include "access/genam.h"
+#include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_server.h"
 #include "miscadmin.h"
@@ -51,6 +52,34 @@ fence_index_beginscan(Relation heap, Relation index, Snapshot snapshot,
 #else
 	return index_beginscan(heap, index, snapshot, nkeys, 0);
 #endif
+}
+
+/*
+ * Updates a row, waiting for whoever is changing it; false if it is not the
+ * latest version any more.  16 tells which indexes need an entry.
+ */
+static inline bool
+fence_tuple_update(Relation heap, ItemPointer tid, TupleTableSlot *slot,
+				   CommandId cid, bool *needs_entry)
+{
+	TM_FailureData failure;
+	LockTupleMode lockmode;
+	TM_Result	result;
+#if PG_VERSION_NUM >= 160000
+	TU_UpdateIndexes indexes;
+#else
+	bool		indexes;
+#endif
+
+	result = table_tuple_update(heap, tid, slot, cid, InvalidSnapshot,
+								InvalidSnapshot, true, &failure, &lockmode,
+								&indexes);
+#if PG_VERSION_NUM >= 160000
+	*needs_entry = (result == TM_Ok && indexes == TU_All);
+#else
+	*needs_entry = (result == TM_Ok && indexes);
+#endif
+	return result == TM_Ok;
 }
 
 /* 16 replaced the ownership checks by one that names the catalog. */

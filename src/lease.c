@@ -406,16 +406,6 @@ remaining_interval(TimestampTz expires_at)
 	return IntervalPGetDatum(interval);
 }
 
-static TupleDesc
-result_desc(FunctionCallInfo fcinfo)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
-}
-
 #define ACQUIRE_COLUMNS	6
 
 /* (acquired, token, expires_at, remaining, held_by, reason) */
@@ -474,8 +464,8 @@ acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
 	bool		nulls[ACQUIRE_COLUMNS];
 
 	acquire_columns(outcome, reason, row, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values,
-											 nulls));
+	return HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
+											 values, nulls));
 }
 
 /*
@@ -788,7 +778,7 @@ fence_extend(PG_FUNCTION_ARGS)
 		values[3] = CStringGetTextDatum(reason);
 		nulls[3] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo),
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
 													  values, nulls)));
 }
 

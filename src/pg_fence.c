@@ -14,6 +14,7 @@
 #include "utils/guc.h"
 
 #include "guard.h"
+#include "idempotency.h"
 #include "policy.h"
 #include "present.h"
 
@@ -24,7 +25,9 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
+	/* Of these two, the later one is asked first before a commit. */
 	fence_present_init();
+	fence_idempotency_init();
 	fence_policy_init();
 	fence_guard_init();
 

@@ -52,6 +52,7 @@ PG_FUNCTION_INFO_V1(fence_check);
 /* What a server has said in this transaction about a lease of the resource. */
 typedef struct Answer
 {
+	FenceRedis *redis;			/* as whoever presented the token sees it */
 	const char *server;
 	const char *holder;
 	const FenceVerdict *verdict;	/* NULL: it stands, or is asked at commit */
@@ -315,6 +316,7 @@ new_answer(const FenceToken *token, FenceRedis *redis, const char *holder)
 	MemoryContext oldcxt = MemoryContextSwitchTo(presented_cxt);
 	Answer	   *answer = palloc0(sizeof(Answer));
 
+	answer->redis = redis;
 	answer->server = pstrdup(token->lease);
 	answer->holder = pstrdup(holder);
 	if (fence_redis_asked_at(redis, false))
@@ -783,21 +785,19 @@ ask_at_commit(const PresentedResource *entry)
 {
 	const Voucher *voucher;
 	const Answer *answer = NULL;
+	const FenceVerdict *verdict;
 
 	for (voucher = entry->top->vouchers; voucher != NULL;
 		 voucher = voucher->next)
 	{
-		const FenceVerdict *verdict;
-		FenceRedis *redis;
-
 		/* what was first only observed, and then demanded */
 		if (voucher->answer == answer)
 			continue;
 		answer = voucher->answer;
-		verdict = fence_redis_find(answer->server, &redis);
-		if (verdict == NULL && fence_redis_asked_at(redis, true))
-			verdict = fence_redis_vouch(redis, answer->server, &entry->name,
-										answer->holder);
+		if (!fence_redis_asked_at(answer->redis, true))
+			continue;
+		verdict = fence_redis_vouch(answer->redis, answer->server,
+									&entry->name, answer->holder);
 		if (verdict != NULL)
 			fence_verdict_report(voucher->observed ? WARNING : ERROR, verdict,
 								 NULL);
@@ -824,6 +824,7 @@ judge_all_at_commit(void)
 	Snapshot	snapshot;
 	TimestampTz now;
 	int			count = 0;
+	int			locked = 0;
 	int			i;
 
 	entries = MemoryContextAlloc(presented_cxt,
@@ -841,11 +842,19 @@ judge_all_at_commit(void)
 	for (i = 0; i < count; i++)
 		ask_at_commit(entries[i]);
 	for (i = 0; i < count; i++)
-		enforce(entries[i], DEMAND_ORDER, take_commit_lock(entries[i]));
+	{
+		const FenceVerdict *verdict = take_commit_lock(entries[i]);
 
+		if (verdict == NULL)
+			entries[locked++] = entries[i];
+		else
+			enforce(entries[i], DEMAND_ORDER, verdict);
+	}
+
+	/* Whoever got no lock has been warned, and need not be told again. */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	now = GetCurrentTimestamp();
-	for (i = 0; i < count; i++)
+	for (i = 0; i < locked; i++)
 		judge_at_commit(entries[i], snapshot, now);
 	UnregisterSnapshot(snapshot);
 }

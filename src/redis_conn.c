@@ -248,6 +248,23 @@ exchange_good(FenceRedis *redis, const FenceCommand *command, double deadline,
 }
 
 /*
+ * AUTH has been refused.  Of the reply only the word that says why is shown:
+ * a server that does not know the command quotes its arguments.
+ */
+static bool
+refused(FenceReply *reply)
+{
+	char		problem[sizeof(reply->problem)];
+
+	if (reply->status != FENCE_REPLY_MISCONFIGURED)
+		return false;
+	snprintf(problem, sizeof(problem), "AUTH was refused (%.*s)",
+			 (int) strspn(reply->problem, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+			 reply->problem);
+	return failed(reply, FENCE_REPLY_MISCONFIGURED, problem);
+}
+
+/*
  * AUTH and SELECT, as far as the options ask for them.
  */
 static bool
@@ -266,7 +283,7 @@ introduce(FenceRedis *redis, double deadline, FenceReply *reply)
 		fence_command_add(&command, options->password,
 						  strlen(options->password));
 		if (!exchange_good(redis, &command, deadline, reply))
-			return false;
+			return refused(reply);
 	}
 	if (options->db != 0)
 	{
@@ -644,17 +661,29 @@ close_invalid(void)
 	}
 }
 
+/*
+ * Into a context of its own, so that an error leaves the old options whole:
+ * somebody may have to ask by them at commit.
+ */
 static void
 read_options(FenceRedis *redis)
 {
-	MemoryContext oldcxt;
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "pg_fence server options",
+											  ALLOCSET_SMALL_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	FenceRedisOptions options;
+
+	fence_redis_server_options(redis->key.server, redis->key.mapping,
+							   &options);
+	MemoryContextSwitchTo(oldcxt);
 
 	close_invalid();
-	MemoryContextReset(redis->cxt);
-	oldcxt = MemoryContextSwitchTo(redis->cxt);
-	fence_redis_server_options(redis->key.server, redis->key.mapping,
-							   &redis->options);
-	MemoryContextSwitchTo(oldcxt);
+	if (redis->cxt != NULL)
+		MemoryContextDelete(redis->cxt);
+	MemoryContextSetParent(cxt, CacheMemoryContext);
+	redis->cxt = cxt;
+	redis->options = options;
 	redis->open_until = 0;
 	redis->valid = true;
 }
@@ -678,10 +707,6 @@ fence_redis(Oid server, Oid mapping)
 		memset(redis, 0, sizeof(FenceRedis));
 		redis->key = key;
 	}
-	if (redis->cxt == NULL)
-		redis->cxt = AllocSetContextCreate(CacheMemoryContext,
-										   "pg_fence server options",
-										   ALLOCSET_SMALL_SIZES);
 	if (!redis->valid)
 		read_options(redis);
 	return redis;

@@ -40,8 +40,15 @@
 #define FOUND_OTHER		2
 #define FOUND_SHARED	3		/* a lock that does not exclude others */
 
+/* Longer lives of other clients' locks are told as this, a hundred years. */
+#define REMAINING_MAX_MS	INT64CONST(3155760000000)
+
+#define SCRIPT_NOT_RUN	"it does not run scripts as a Redis does"
+
 typedef struct Script
 {
+	int			least;			/* what it can find */
+	int			most;
 	const char *text;
 	char		sha1[2 * SHA1_DIGEST_LENGTH + 1];	/* empty: not computed */
 } Script;
@@ -49,17 +56,20 @@ typedef struct Script
 /* KEYS[1] the lock, ARGV[1] the holder */
 static Script verify_scripts[] = {
 	[FENCE_LAYOUT_STRING] = {
+		.most = FOUND_SHARED,
 		.text = "local v = redis.call('GETEX', KEYS[1]) "
 		"if not v then return {0, 0} end "
 		"return {v == ARGV[1] and 1 or 2, redis.call('PTTL', KEYS[1])}"
 	},
 	[FENCE_LAYOUT_PREFIX] = {
+		.most = FOUND_SHARED,
 		.text = "local v = redis.call('GETEX', KEYS[1]) "
 		"if not v then return {0, 0} end "
 		"return {string.sub(v, 1, #ARGV[1]) == ARGV[1] and 1 or 2, "
 		"redis.call('PTTL', KEYS[1])}"
 	},
 	[FENCE_LAYOUT_HASH] = {
+		.most = FOUND_SHARED,
 		.text = "redis.call('HDEL', KEYS[1], '') "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
 		"if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {2, 0} end "
@@ -67,6 +77,7 @@ static Script verify_scripts[] = {
 		"return {1, redis.call('PTTL', KEYS[1])}"
 	},
 	[FENCE_LAYOUT_ZSET] = {
+		.most = FOUND_SHARED,
 		.text = "redis.call('ZREMRANGEBYSCORE', KEYS[1], 1, 0) "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
 		"local s = redis.call('ZSCORE', KEYS[1], ARGV[1]) "
@@ -80,18 +91,24 @@ static Script verify_scripts[] = {
 
 /* KEYS[1] the lock, ARGV[1] our value, ARGV[2] the life in milliseconds */
 static Script take_script = {
+	.least = FOUND_HOLDER,
+	.most = FOUND_OTHER,
 	.text = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) "
 	"or redis.call('GET', KEYS[1]) == ARGV[1] "
 	"then return {1, redis.call('PTTL', KEYS[1])} end "
 	"return {2, redis.call('PTTL', KEYS[1])}"
 };
 static Script prolong_script = {
+	.least = FOUND_HOLDER,
+	.most = FOUND_OTHER,
 	.text = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {2, 0} end "
 	"if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) "
 	"then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end "
 	"return {1, redis.call('PTTL', KEYS[1])}"
 };
 static Script give_back_script = {
+	.least = FOUND_HOLDER,
+	.most = FOUND_OTHER,
 	.text = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {2, 0} end "
 	"redis.call('DEL', KEYS[1]) return {1, 0}"
 };
@@ -178,8 +195,11 @@ ask(FenceRedis *redis, const Question *question, FenceReply *reply)
 	if (reply->status == FENCE_REPLY_NO_SCRIPT)
 		sent = call_script(redis, question, "EVAL", script->text, deadline,
 						   reply);
-	if (reply->status == FENCE_REPLY_NO_SCRIPT)
-		reply->status = FENCE_REPLY_MISCONFIGURED;
+	if (reply->status == FENCE_REPLY_NO_SCRIPT ||
+		(reply->status == FENCE_REPLY_GOOD &&
+		 (reply->pair[0] < script->least || reply->pair[0] > script->most)))
+		fence_reply_problem(reply, FENCE_REPLY_MISCONFIGURED,
+							SCRIPT_NOT_RUN, strlen(SCRIPT_NOT_RUN));
 	return sent;
 }
 
@@ -227,7 +247,7 @@ judge_answer(const FenceRedisOptions *options, const char *server,
 		case FOUND_OTHER:
 			return not_held(name, psprintf("Server \"%s\" has a lock of another holder.",
 										   server));
-		default:
+		default:				/* FOUND_NOTHING */
 			return not_held(name, psprintf("Server \"%s\" has no lock for it.",
 										   server));
 	}
@@ -375,7 +395,7 @@ fence_redis_take(FenceRedis *redis, const char *server, const FenceName *name,
 	}
 	if (reply.status != FENCE_REPLY_GOOD)
 		fence_verdict_report(ERROR, no_answer(server, name, &reply), NULL);
-	*remaining = Max(reply.pair[1], 0) * 1000L;
+	*remaining = Min(Max(reply.pair[1], 0), REMAINING_MAX_MS) * 1000L;
 	return reply.pair[0] == FOUND_HOLDER;
 }
 

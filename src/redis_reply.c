@@ -88,7 +88,7 @@ fence_reply_reader(void)
 
 /*
  * Sets the status and a text that is fit for an error message: it comes from
- * outside, in whatever encoding.
+ * outside, in whatever encoding, and is to end without a full stop.
  */
 void
 fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
@@ -98,6 +98,8 @@ fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
 
 	decoded->status = status;
 	len = Min(len, sizeof(decoded->problem) - 1);
+	if (len > 0 && text[len - 1] == '.')
+		len--;
 	for (i = 0; i < len; i++)
 		decoded->problem[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
 	decoded->problem[len] = '\0';

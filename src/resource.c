@@ -43,7 +43,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/indexing.h"
-#include "catalog/namespace.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
@@ -57,6 +56,7 @@
 #include "attempt.h"
 #include "compat.h"
 #include "resource.h"
+#include "table.h"
 
 /*
  * Core uses the classes 1 and 2 of advisory lock tags for its SQL functions;
@@ -280,38 +280,10 @@ fence_lock_contested(const FenceName *name, LOCKMODE mode)
 	return count > 0;
 }
 
-static Oid
-fence_relid(const char *relname)
-{
-	Oid			relid = get_relname_relid(relname,
-										  get_namespace_oid("fence", false));
-
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"fence.%s\" does not exist", relname),
-				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
-	return relid;
-}
-
-/*
- * Opens the table.  A library that is newer or older than the SQL objects of
- * this database must not touch their rows.
- */
 Relation
 fence_resource_open(LOCKMODE mode)
 {
-	Relation	heap = table_open(fence_relid("resource"), mode);
-
-	if (RelationGetNumberOfAttributes(heap) != Natts_resource)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the library of pg_fence and its objects in this database are of different versions"),
-				 errdetail("Table \"fence.resource\" has %d columns, the library expects %d.",
-						   RelationGetNumberOfAttributes(heap),
-						   Natts_resource),
-				 errhint("Run ALTER EXTENSION pg_fence UPDATE, or install the library that fits.")));
-	return heap;
+	return fence_table_open("resource", Natts_resource, mode);
 }
 
 /* Reads one column; char * ones are palloc'd, missing ones are NULL or 0. */
