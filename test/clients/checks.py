@@ -52,6 +52,11 @@ def value(sql, parameters=()):
     return admin.execute(sql, parameters).fetchone()[0]
 
 
+def is_stopped(process):
+    with open(f'/proc/{process.pid}/stat') as file:
+        return file.read().rpartition(')')[2].split()[0] == 'T'
+
+
 def until(condition, what, limit=60):
     """Polls.  A test whose precondition never comes must not go on."""
     end = time.monotonic() + limit

@@ -40,7 +40,8 @@ async function inATransaction(client, message) {
 }
 
 async function claimAndDo(client, { key, request, ...message }) {
-  const claim = await client.query('SELECT fresh, response FROM fence.claim($1, $2, $3)', [key, scope, request]);
+  const claim = await client.query('SELECT fresh, response FROM fence.claim($1, $2, $3)',
+    [key, scope, request]);
   if (!claim.rows[0].fresh) {
     return claim.rows[0];
   }

@@ -35,7 +35,8 @@ def in_a_transaction(conn, message):
         fresh, response = conn.execute(CLAIM, message).fetchone()
         if fresh:
             result = do(conn, message)
-            response = conn.execute(COMPLETE, [message['key'], Jsonb(result), message['scope']]).fetchone()[0]
+            done = conn.execute(COMPLETE, [message['key'], Jsonb(result), message['scope']])
+            response = done.fetchone()[0]
     return fresh, response
 
 

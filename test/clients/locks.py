@@ -13,7 +13,7 @@ import sys
 
 import redis
 
-from checks import admin, finish, ok, same, until, value
+from checks import admin, finish, is_stopped, ok, same, until, value
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = {'py': '/usr/bin/python3', 'mjs': 'node'}
@@ -52,11 +52,7 @@ class Worker:
 
     def freeze(self):
         self.process.send_signal(signal.SIGSTOP)
-        until(lambda: self.state() == 'T', 'the worker stops')
-
-    def state(self):
-        with open(f'/proc/{self.process.pid}/stat') as file:
-            return file.read().rpartition(')')[2].split()[0]
+        until(lambda: is_stopped(self.process), 'the worker stops')
 
     def thaw(self):
         self.process.send_signal(signal.SIGCONT)
@@ -70,26 +66,23 @@ class Story:
         self.resource = f'job:{client}'
         self.a = Worker(client)
         self.b = Worker(client)
-        admin.execute('INSERT INTO work SELECT %s, line, 0 FROM generate_series(1, 2) AS line', [self.resource])
-
-    def lines(self):
-        return value('SELECT array_agg(qty ORDER BY line) FROM work WHERE resource = %s', [self.resource])
+        admin.execute('INSERT INTO work VALUES (%s, 1, 0), (%s, 2, 0)', [self.resource] * 2)
 
     def check(self, answer, expected, name):
         """The answer to a command is that SQLSTATE, or none."""
         same(answer.get('sqlstate'), expected, f'{self.client}: {name}')
         return answer.get('message', '')
 
-    def take(self, worker, ttl, name):
-        same(worker.ask('lock', resource=self.resource, ttl=ttl), {'held': True}, f'{self.client}: {name}')
+    def lock(self, worker, ttl, expected, name):
+        answer = worker.ask('lock', resource=self.resource, ttl=ttl)
+        same(answer, {'held': expected}, f'{self.client}: {name}')
 
     def work_and_freeze(self):
-        self.take(self.a, SHORT, 'A takes the lock')
+        self.lock(self.a, SHORT, True, 'A takes the lock')
         self.a.ask('acquire', ttl=SHORT)
         self.check(self.a.ask('write', line=1, qty=1), None, 'A writes')
         self.check(self.a.ask('open', line=2, qty=1), None, 'A writes and does not commit')
-        same(self.b.ask('lock', resource=self.resource, ttl=LONG), {'held': False},
-             f'{self.client}: B is turned away')
+        self.lock(self.b, LONG, False, 'B is turned away')
         self.a.freeze()
         self.a.post('write', line=1, qty=11)
 
@@ -99,7 +92,7 @@ class Story:
         self.check(self.a.answer(), 'PF005', 'its lock has run out')
 
     def take_over(self):
-        self.take(self.b, LONG, 'B takes the lock')
+        self.lock(self.b, LONG, True, 'B takes the lock')
         self.check(self.a.ask('write', line=1, qty=12), 'PF005', 'A: the lock is that of another')
         self.a.freeze()
         self.a.post('write', line=1, qty=13)
@@ -116,7 +109,8 @@ class Story:
         self.check(self.b.ask('write', line=2, qty=2), None, 'B is not disturbed')
         same(self.b.ask('unlock'), {'released': True}, f'{self.client}: B gives the lock back')
         self.check(self.b.ask('write', line=1, qty=22), 'PF005', 'and cannot write any more')
-        same(self.lines(), [2, 2], f'{self.client}: what the table holds is B\'s')
+        lines = value('SELECT array_agg(qty ORDER BY line) FROM work WHERE resource = %s', [self.resource])
+        same(lines, [2, 2], f"{self.client}: what the table holds is B's")
 
 
 def set_up():
@@ -125,7 +119,12 @@ def set_up():
             CREATE SERVER redis_{layout} FOREIGN DATA WRAPPER fence_redis
                 OPTIONS (socket '{os.environ["REDIS_SOCKET"]}', layout '{layout}', timeout_ms '10000');
             GRANT USAGE ON FOREIGN SERVER redis_{layout} TO worker''')
-    admin.execute('CREATE TABLE work (resource text, line integer, qty integer, PRIMARY KEY (resource, line))')
+    admin.execute('''
+        CREATE TABLE work (
+            resource text,
+            line integer,
+            qty integer,
+            PRIMARY KEY (resource, line))''')
 
 
 def guard():
@@ -135,15 +134,22 @@ def guard():
 
 def both_ways():
     """What fence.acquire takes in Redis excludes the clients of layout string, and they it."""
-    acquire = "SELECT acquired, reason FROM fence.acquire(%s, 'database', '1 hour', lease => 'redis_string')"
     for client in 'redis-py', 'redlock/ioredis', 'redlock/node-redis', 'node-redis':
         resource = f'shared:{client}'
         worker = Worker(client)
-        same(admin.execute(acquire, [resource]).fetchone(), (True, None), f'{client}: fence.acquire takes the lock')
-        same(worker.ask('lock', resource=resource, ttl=LONG), {'held': False}, f'{client}: is turned away')
+
+        def acquire():
+            return admin.execute("SELECT acquired, reason FROM fence.acquire("
+                                 "%s, 'database', '1 hour', lease => 'redis_string')", [resource]).fetchone()
+
+        def lock():
+            return worker.ask('lock', resource=resource, ttl=LONG)['held']
+
+        same(acquire(), (True, None), f'{client}: fence.acquire takes the lock')
+        same(lock(), False, f'{client}: is turned away')
         admin.execute('SELECT fence.release(%s, fence.mark(%s))', [resource, resource])
-        same(worker.ask('lock', resource=resource, ttl=LONG), {'held': True}, f'{client}: gets it after fence.release')
-        same(admin.execute(acquire, [resource]).fetchone(), (False, 'held'), f'{client}: keeps fence.acquire out')
+        same(lock(), True, f'{client}: gets it after fence.release')
+        same(acquire(), (False, 'held'), f'{client}: keeps fence.acquire out')
 
 
 set_up()

@@ -67,7 +67,8 @@ class Redisson:
 
     def lock(self, name, ttl):
         self.name = name
-        self.token = self.redis.eval(self.take, 2, name, f'redisson_lock_token:{{{name}}}', self.field, ttl)
+        counter = f'redisson_lock_token:{{{name}}}'
+        self.token = self.redis.eval(self.take, 2, name, counter, self.field, ttl)
         return self.token is not None
 
     def holder(self):
