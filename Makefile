@@ -8,6 +8,7 @@ OBJS = \
 	src/args.o \
 	src/attempt.o \
 	src/audit.o \
+	src/counters.o \
 	src/evict.o \
 	src/forget.o \
 	src/guard.o \
@@ -18,7 +19,11 @@ OBJS = \
 	src/policy.o \
 	src/present.o \
 	src/protect.o \
+	src/rejection.o \
 	src/resource.o \
+	src/shmem.o \
+	src/stats.o \
+	src/stats_view.o \
 	src/template.o \
 	src/verdict.o
 PGFILEDESC = "pg_fence - fencing tokens and leases"

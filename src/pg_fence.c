@@ -16,6 +16,7 @@
 #include "guard.h"
 #include "policy.h"
 #include "present.h"
+#include "shmem.h"
 
 PG_MODULE_MAGIC;
 
@@ -27,6 +28,7 @@ _PG_init(void)
 	fence_present_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_shmem_init();
 
 	MarkGUCPrefixReserved("pg_fence");
 }

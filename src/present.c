@@ -35,6 +35,7 @@
 #include "args.h"
 #include "errors.h"
 #include "present.h"
+#include "stats.h"
 
 PG_FUNCTION_INFO_V1(fence_check);
 
@@ -126,12 +127,16 @@ mark_detail(const FenceRow *row)
 }
 
 static const FenceVerdict *
-stale(const FenceName *name, int64 token, const char *detail, const char *hint)
+stale(const FenceName *name, int64 token, int64 mark, const char *detail,
+	  const char *hint)
 {
-	return fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
-						 psprintf("fencing token %lld for resource \"%.*s\" is stale",
-								  (long long) token, name->len, name->data),
-						 detail, hint);
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
+							psprintf("fencing token %lld for resource \"%.*s\" is stale",
+									 (long long) token, name->len, name->data),
+							detail, hint);
+	return fence_verdict_about(verdict, name, token, mark);
 }
 
 /*
@@ -149,7 +154,7 @@ fence_stale(const FenceName *name, int64 token, const FenceRow *row)
 		hint = "Acquire the resource again; or, if the tokens come from elsewhere, move their source above that one.";
 	else if (row->token == 0 && row->mark - token >= FAR_BELOW)
 		hint = "The source of the tokens may have been reset. If so, move it above the mark; nothing lowers a mark.";
-	return stale(name, token, mark_detail(row), hint);
+	return stale(name, token, row->mark, mark_detail(row), hint);
 }
 
 /*
@@ -158,7 +163,7 @@ fence_stale(const FenceName *name, int64 token, const FenceRow *row)
 static const FenceVerdict *
 superseded(const FenceName *name, int64 token, int64 before)
 {
-	return stale(name, Min(token, before),
+	return stale(name, Min(token, before), Max(token, before),
 				 psprintf("This transaction has presented token %lld before, and now %lld.",
 						  (long long) before, (long long) token),
 				 "Work done under one token cannot be committed under another. Start a new transaction.");
@@ -167,13 +172,16 @@ superseded(const FenceName *name, int64 token, int64 before)
 static const FenceVerdict *
 never_issued(const FenceName *name, int64 token, const FenceRow *row)
 {
-	return fence_verdict(ERRCODE_FENCE_NEVER_ISSUED,
-						 psprintf("fencing token %lld for resource \"%.*s\" was never issued",
-								  (long long) token, name->len, name->data),
-						 psprintf("The last token issued and committed is %lld, the high-water mark is %lld.",
-								  (long long) row->token,
-								  (long long) row->mark),
-						 "Present the token that fence.acquire() returned, after its transaction has committed.");
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_NEVER_ISSUED,
+							psprintf("fencing token %lld for resource \"%.*s\" was never issued",
+									 (long long) token, name->len, name->data),
+							psprintf("The last token issued and committed is %lld, the high-water mark is %lld.",
+									 (long long) row->token,
+									 (long long) row->mark),
+							"Present the token that fence.acquire() returned, after its transaction has committed.");
+	return fence_verdict_about(verdict, name, token, row->mark);
 }
 
 static const char *
@@ -196,11 +204,14 @@ lease_detail(int64 token, const FenceRow *row)
 static const FenceVerdict *
 not_held(const FenceName *name, int64 token, const FenceRow *row)
 {
-	return fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
-						 psprintf("lease on resource \"%.*s\" is not held",
-								  name->len, name->data),
-						 lease_detail(token, row),
-						 "Stop, and acquire the resource again.");
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
+							psprintf("lease on resource \"%.*s\" is not held",
+									 name->len, name->data),
+							lease_detail(token, row),
+							"Stop, and acquire the resource again.");
+	return fence_verdict_about(verdict, name, token, row->mark);
 }
 
 /*
@@ -211,14 +222,17 @@ static const FenceVerdict *
 judge_holder(const FenceName *name, int64 token, const char *holder,
 			 const char *recorded)
 {
+	FenceVerdict *verdict;
+
 	if (holder == NULL || recorded == NULL || strcmp(holder, recorded) == 0)
 		return NULL;
-	return fence_verdict(ERRCODE_FENCE_OTHER_HOLDER,
-						 psprintf("fencing token %lld for resource \"%.*s\" belongs to another holder",
-								  (long long) token, name->len, name->data),
-						 psprintf("It is recorded for holder \"%s\" and was presented by \"%s\".",
-								  recorded, holder),
-						 "Two issuers have given out the same number. Stop, and find out which.");
+	verdict = fence_verdict(ERRCODE_FENCE_OTHER_HOLDER,
+							psprintf("fencing token %lld for resource \"%.*s\" belongs to another holder",
+									 (long long) token, name->len, name->data),
+							psprintf("It is recorded for holder \"%s\" and was presented by \"%s\".",
+									 recorded, holder),
+							"Two issuers have given out the same number. Stop, and find out which.");
+	return fence_verdict_about(verdict, name, token, token);
 }
 
 static const FenceVerdict *
@@ -444,6 +458,7 @@ fence_present(const FenceToken *token)
 
 	if (before != NULL && token->number == before->token)
 		return present_again(token, before);
+	fence_stats_check(&token->name);
 	if (before != NULL && token->number < before->token)
 		return superseded(&token->name, token->number, before->token);
 
@@ -586,7 +601,7 @@ take_commit_lock(const PresentedResource *entry)
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(1000L);
 	}
-	return stale(name, entry->top->token,
+	return stale(name, entry->top->token, 0,
 				 "Another transaction is presenting a newer token for this resource.",
 				 "Another holder is taking over. Stop, and do not retry with this token.");
 }
@@ -613,7 +628,7 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
 				fence_stale(&entry->name, top->token, &row));
 	else if (!row.found)		/* deleted by hand: no mark to judge by */
 		enforce(entry, DEMAND_ORDER,
-				stale(&entry->name, top->token,
+				stale(&entry->name, top->token, 0,
 					  "The row of the resource has disappeared from fence.resource.",
 					  "Rows of fence.resource must not be deleted by hand."));
 	else if ((top->demands & ANY_LEASE) != 0 &&
