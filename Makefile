@@ -13,6 +13,7 @@ OBJS = \
 	src/claim.o \
 	src/claim_row.o \
 	src/claimed.o \
+	src/counters.o \
 	src/evict.o \
 	src/forget.o \
 	src/guard.o \
@@ -31,8 +32,12 @@ OBJS = \
 	src/redis_reply.o \
 	src/redis_server.o \
 	src/redis_tls.o \
+	src/rejection.o \
 	src/resource.o \
+	src/shmem.o \
 	src/statement.o \
+	src/stats.o \
+	src/stats_view.o \
 	src/table.o \
 	src/template.o \
 	src/unique.o \

@@ -405,6 +405,173 @@ AS 'MODULE_PATHNAME', 'fence_prune';
 REVOKE ALL ON FUNCTION fence.prune(integer) FROM PUBLIC;
 COMMENT ON FUNCTION fence.prune(integer) IS
 	'deletes idempotency keys that have expired a while ago; returns how many';
+-- Statistics
+--
+
+-- The functions behind the views need shared memory, else they raise 55000.
+-- Counters are those of this database, since the server was started.  A null
+-- name stands for all that had to give way to others.
+
+CREATE FUNCTION fence.stat_resources()
+RETURNS TABLE (
+	resource text,
+	attempts bigint,
+	acquired bigint,
+	contended bigint,
+	releases bigint,
+	expirations bigint,
+	takeovers bigint,
+	hand_overs bigint,
+	breaks bigint,
+	checks bigint,
+	observed bigint,
+	pf001 bigint,
+	pf002 bigint,
+	pf003 bigint,
+	pf004 bigint,
+	pf005 bigint,
+	pf006 bigint,
+	pf007 bigint,
+	other bigint,
+	wait_time interval,
+	hold_time interval,
+	wait_histogram bigint[],
+	hold_histogram bigint[])
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_resources';
+REVOKE ALL ON FUNCTION fence.stat_resources() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_resources() IS
+	'counters per resource, behind view fence.stat_resources';
+
+CREATE VIEW fence.stat_resources AS
+	SELECT s.resource,
+		s.attempts, s.acquired, s.contended, s.wait_time,
+		s.releases, s.expirations, s.takeovers, s.hand_overs, s.breaks, s.hold_time,
+		s.checks,
+		s.pf001 OPERATOR(pg_catalog.+) s.pf002 OPERATOR(pg_catalog.+) s.pf003 OPERATOR(pg_catalog.+) s.pf004
+			OPERATOR(pg_catalog.+) s.pf005 OPERATOR(pg_catalog.+) s.pf006 OPERATOR(pg_catalog.+) s.pf007
+			OPERATOR(pg_catalog.+) s.other AS rejections,
+		s.pf001, s.pf002, s.pf003, s.pf004, s.pf005, s.pf006, s.pf007, s.other,
+		s.observed,
+		s.wait_histogram, s.hold_histogram
+	FROM fence.stat_resources() s;
+REVOKE ALL ON TABLE fence.stat_resources FROM PUBLIC;
+GRANT SELECT ON TABLE fence.stat_resources TO pg_monitor;
+COMMENT ON VIEW fence.stat_resources IS
+	'per resource: how often it was wanted, fought over, held for how long, and refused';
+
+CREATE FUNCTION fence.stat_tables()
+RETURNS TABLE (
+	target oid,
+	bypassed bigint,
+	observed bigint,
+	pf001 bigint,
+	pf002 bigint,
+	pf003 bigint,
+	pf004 bigint,
+	pf005 bigint,
+	pf006 bigint,
+	pf007 bigint,
+	other bigint)
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_tables';
+REVOKE ALL ON FUNCTION fence.stat_tables() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_tables() IS
+	'counters per table, behind view fence.stat_tables';
+
+CREATE VIEW fence.stat_tables AS
+	SELECT s.target::pg_catalog.regclass AS target,
+		s.pf001 OPERATOR(pg_catalog.+) s.pf002 OPERATOR(pg_catalog.+) s.pf003 OPERATOR(pg_catalog.+) s.pf004
+			OPERATOR(pg_catalog.+) s.pf005 OPERATOR(pg_catalog.+) s.pf006 OPERATOR(pg_catalog.+) s.pf007
+			OPERATOR(pg_catalog.+) s.other AS rejections,
+		s.pf001, s.pf002, s.pf003, s.pf004, s.pf005, s.pf006, s.pf007, s.other,
+		s.observed,
+		s.bypassed
+	FROM fence.stat_tables() s;
+REVOKE ALL ON TABLE fence.stat_tables FROM PUBLIC;
+GRANT SELECT ON TABLE fence.stat_tables TO pg_monitor;
+COMMENT ON VIEW fence.stat_tables IS
+	'per protected table: writes refused, observed, and statements that passed by pg_fence.bypass';
+
+CREATE FUNCTION fence.stat_redis()
+RETURNS TABLE (
+	server oid,
+	answered bigint,
+	unreachable bigint,
+	timed_out bigint,
+	unable bigint,
+	misconfigured bigint,
+	time_spent interval,
+	histogram bigint[])
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_redis';
+REVOKE ALL ON FUNCTION fence.stat_redis() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_redis() IS
+	'counters per Redis server, behind view fence.stat_redis';
+
+CREATE VIEW fence.stat_redis AS
+	SELECT f.srvname AS server,
+		s.answered OPERATOR(pg_catalog.+) s.unreachable OPERATOR(pg_catalog.+) s.timed_out
+			OPERATOR(pg_catalog.+) s.unable OPERATOR(pg_catalog.+) s.misconfigured AS calls,
+		s.unreachable, s.timed_out, s.unable, s.misconfigured, s.time_spent, s.histogram
+	FROM fence.stat_redis() s
+		LEFT JOIN pg_catalog.pg_foreign_server f ON f.oid OPERATOR(pg_catalog.=) s.server;
+REVOKE ALL ON TABLE fence.stat_redis FROM PUBLIC;
+GRANT SELECT ON TABLE fence.stat_redis TO pg_monitor;
+COMMENT ON VIEW fence.stat_redis IS
+	'per Redis server: calls, failures by kind, and how long they took';
+
+CREATE FUNCTION fence.rejections(missing_ok boolean)
+RETURNS TABLE (
+	rejected_at timestamptz,
+	role oid,
+	application text,
+	pid integer,
+	resource text,
+	presented bigint,
+	mark bigint,
+	target oid,
+	sqlstate text,
+	observed boolean)
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_rejections';
+REVOKE ALL ON FUNCTION fence.rejections(boolean) FROM PUBLIC;
+COMMENT ON FUNCTION fence.rejections(boolean) IS
+	'the last refused writes, behind view fence.rejections; true: none where there is no shared memory';
+
+CREATE VIEW fence.rejections AS
+	SELECT r.rejected_at,
+		pg_catalog.pg_get_userbyid(r.role) AS role,
+		r.application,
+		r.pid,
+		r.resource,
+		r.presented,
+		r.mark,
+		r.target::pg_catalog.regclass AS target,
+		r.sqlstate,
+		r.observed
+	FROM fence.rejections(false) r;
+REVOKE ALL ON TABLE fence.rejections FROM PUBLIC;
+GRANT SELECT ON TABLE fence.rejections TO pg_monitor;
+COMMENT ON VIEW fence.rejections IS
+	'the last refused writes, newest first; they outlive the transaction that was refused';
+
+CREATE FUNCTION fence.stat_reset()
+RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_reset';
+-- for operators: what others look at is gone
+REVOKE ALL ON FUNCTION fence.stat_reset() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_reset() IS
+	'sets all counters of this database to zero and empties fence.rejections';
+
+CREATE FUNCTION fence.histogram_bounds()
+RETURNS interval[]
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'fence_histogram_bounds';
+REVOKE ALL ON FUNCTION fence.histogram_bounds() FROM PUBLIC;
+COMMENT ON FUNCTION fence.histogram_bounds() IS
+	'upper bounds of the buckets of all histograms; one more bucket is above the last';
 
 --
 -- Protecting tables
@@ -725,6 +892,16 @@ FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
 WHERE w.fdwname = 'fence_redis' AND 'on_unreachable=allow' = ANY (s.srvoptions)
 UNION ALL
 SELECT NULL, 'warning',
+	format('tokens of resource "%s" are refused because they are far below its mark: their source may have been reset', r.name),
+	format('Move the source of its tokens above %s.', r.mark)
+FROM fence.resource r
+	JOIN fence.rejections(true) j ON j.resource = r.name
+WHERE r.token = 0 AND j.sqlstate = 'PF001' AND j.rejected_at > r.marked_at
+	AND j.presented <= r.mark - 100
+GROUP BY r.name, r.mark
+HAVING count(*) > 1
+UNION ALL
+SELECT NULL, 'warning',
 	format('resource "%s" has been held by "%s" for more than a day', resource, holder),
 	format('SELECT fence.break_lease(%L);', resource)
 FROM fence.leases
@@ -772,6 +949,9 @@ REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;
 COMMENT ON FUNCTION fence.grant_writer(regrole) IS
 	'grants a role what a writer needs: leases, tokens, idempotency keys, and protecting its own tables';
 
--- The views call these two as the role that reads the view.
+-- The views call these as the role that reads the view.
 GRANT USAGE ON SCHEMA fence TO pg_monitor;
-GRANT EXECUTE ON FUNCTION fence.home(), fence.trigger_arguments(bytea) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION fence.home(), fence.trigger_arguments(bytea),
+	fence.stat_resources(), fence.stat_tables(), fence.stat_redis(),
+	fence.rejections(boolean), fence.histogram_bounds()
+	TO pg_monitor;

@@ -23,9 +23,15 @@
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#if PG_VERSION_NUM >= 170000
+#include "storage/dsm_registry.h"
+#endif
 
 #if PG_VERSION_NUM < 150000
 #error "pg_fence needs PostgreSQL 15 or later"
@@ -123,5 +129,51 @@ typedef size_t FenceElementCount;
 #else
 typedef int FenceElementCount;
 #endif
+
+/* 17 can make shared memory for a library that is loaded late. */
+static inline bool
+fence_has_segments(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return true;
+#else
+	return false;
+#endif
+}
+
+/* Attaches to the segment of this name, made and initialized if need be. */
+static inline void *
+fence_named_segment(const char *name, Size size, void (*init) (void *))
+{
+#if PG_VERSION_NUM >= 170000
+	bool		found;
+
+	return GetNamedDSMSegment(name, size, init, &found);
+#else
+	return NULL;
+#endif
+}
+
+/* This backend's number, from 0 and below MaxBackends. */
+static inline int
+fence_proc_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProcNumber;
+#else
+	return MyProc->pgprocno;
+#endif
+}
+
+/* 17 lets extensions name what they wait for. */
+static inline uint32
+fence_new_wait_event(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
 
 #endif							/* FENCE_COMPAT_H */

@@ -51,6 +51,7 @@
 #include "policy.h"
 #include "present.h"
 #include "resource.h"
+#include "stats.h"
 
 PG_FUNCTION_INFO_V1(fence_guard);
 
@@ -117,7 +118,8 @@ static bool
 refuse_no_token(GuardCall *call, const StringInfoData *name)
 {
 	const char *table = RelationGetRelationName(call->relation);
-	const FenceVerdict *verdict;
+	FenceName	resource = fence_name(name->data, name->len);
+	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
 							psprintf("no fencing token presented for resource \"%s\"",
@@ -129,7 +131,8 @@ refuse_no_token(GuardCall *call, const StringInfoData *name)
 							psprintf("Call fence.check() with the token in the same transaction before the write, or set column \"%s\".",
 									 call->policy->token_column) :
 							"Call fence.check() with the token in the same transaction before the write.");
-	return accepted(call, verdict, InvalidAttrNumber);
+	return accepted(call, fence_verdict_about(verdict, &resource, 0, 0),
+					InvalidAttrNumber);
 }
 
 /*
@@ -168,10 +171,12 @@ not_below(GuardCall *call, const StringInfoData *name, int64 token,
 		  int64 stored, TupleTableSlot *slot)
 {
 	const char *key;
-	const FenceVerdict *verdict;
+	FenceName	resource;
+	FenceVerdict *verdict;
 
 	if (token >= stored)
 		return true;
+	resource = fence_name(name->data, name->len);
 	key = row_key(call->relation, slot);
 	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
 							psprintf("fencing token %lld for resource \"%s\" is stale",
@@ -182,7 +187,9 @@ not_below(GuardCall *call, const StringInfoData *name, int64 token,
 									 RelationGetRelationName(call->relation),
 									 (long long) stored),
 							"Another holder has taken over. Stop, and do not retry with this token.");
-	return accepted(call, verdict, call->policy->token_attnum);
+	return accepted(call, fence_verdict_about(verdict, &resource, token,
+											  stored),
+					call->policy->token_attnum);
 }
 
 static int64
@@ -471,7 +478,8 @@ refuse_triggered_change(GuardCall *call, const StringInfoData *name,
 {
 	const char *table = RelationGetRelationName(call->relation);
 	const char *column = call->policy->token_column;
-	const FenceVerdict *verdict;
+	FenceName	resource = fence_name(name->data, name->len);
+	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
 							psprintf("a trigger has replaced the fencing token for resource \"%s\"",
@@ -482,7 +490,8 @@ refuse_triggered_change(GuardCall *call, const StringInfoData *name,
 							psprintf("Column \"%s\" of table \"%s\" is to hold token %lld, which this transaction has not presented.",
 									 column, table, (long long) token),
 							"Triggers that fire after the guard must not change this column.");
-	return accepted(call, verdict, call->policy->token_attnum);
+	return accepted(call, fence_verdict_about(verdict, &resource, token, 0),
+					call->policy->token_attnum);
 }
 
 /*
@@ -791,16 +800,20 @@ follow(GuardCall *call)
 }
 
 /*
- * Leaves a line in the server's log for a statement that no guard judges.
+ * A statement that no guard judges is counted and leaves a line in the
+ * server's log.
  */
 static Datum
 pass_by(const GuardCall *call)
 {
 	if (first_report(call))
+	{
+		fence_stats_bypass(RelationGetRelid(call->relation));
 		ereport(LOG,
 				(errmsg("guard of table \"%s\" bypassed by \"%s\"",
 						RelationGetRelationName(call->relation),
 						GetUserNameFromId(GetUserId(), false))));
+	}
 	return unchanged(call->trigdata);
 }
 

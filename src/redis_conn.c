@@ -47,6 +47,7 @@
 #include "compat.h"
 #include "redis_conn.h"
 #include "redis_tls.h"
+#include "stats.h"
 
 /* Longer replies are none to our commands. */
 #define REPLY_MAX		(64 * 1024)
@@ -114,7 +115,7 @@ failed(FenceReply *reply, FenceReplyStatus status, const char *problem)
 static bool
 timed_out(FenceReply *reply)
 {
-	return failed(reply, FENCE_REPLY_UNREACHABLE, "no answer in time");
+	return failed(reply, FENCE_REPLY_LATE, "no answer in time");
 }
 
 /*
@@ -520,16 +521,34 @@ call(FenceRedis *redis, const FenceCommand *command, double deadline,
 
 /*
  * What is left to the caller are the two kinds of failure that he can tell
- * apart: it passes, or it does not.
+ * apart: it passes, or it does not.  Returns the kind that is counted.
  */
-static void
+static FenceRedisOutcome
 settle(FenceReply *reply)
 {
-	if (reply->status == FENCE_REPLY_LOST ||
-		reply->status == FENCE_REPLY_READ_ONLY ||
-		reply->status == FENCE_REPLY_MOVED ||
-		reply->status == FENCE_REPLY_ASK)
-		reply->status = FENCE_REPLY_UNREACHABLE;
+	switch (reply->status)
+	{
+		case FENCE_REPLY_GOOD:
+		case FENCE_REPLY_NOTHING:
+		case FENCE_REPLY_NO_SCRIPT:
+			return FENCE_REDIS_ANSWERED;
+		case FENCE_REPLY_MISCONFIGURED:
+			return FENCE_REDIS_MISCONFIGURED;
+		case FENCE_REPLY_LATE:
+			reply->status = FENCE_REPLY_UNREACHABLE;
+			return FENCE_REDIS_TIMED_OUT;
+		case FENCE_REPLY_MOVED:
+		case FENCE_REPLY_ASK:
+		case FENCE_REPLY_READ_ONLY:
+		case FENCE_REPLY_UNABLE:
+			reply->status = FENCE_REPLY_UNREACHABLE;
+			return FENCE_REDIS_UNABLE;
+		case FENCE_REPLY_LOST:
+		case FENCE_REPLY_UNREACHABLE:
+			break;
+	}
+	reply->status = FENCE_REPLY_UNREACHABLE;
+	return FENCE_REDIS_UNREACHABLE;
 }
 
 static bool
@@ -572,6 +591,8 @@ fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 				 double deadline, FenceReply *reply)
 {
 	volatile bool sent = false;
+	double		start = now_ms();
+	FenceRedisOutcome outcome;
 
 	if (!command->unconditional && breaker_is_open(redis, reply))
 		return false;
@@ -585,7 +606,9 @@ fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 			close_connection(redis);
 	}
 	PG_END_TRY();
-	settle(reply);
+	outcome = settle(reply);
+	fence_stats_redis(redis->key.server,
+					  (int64) ((now_ms() - start) * 1000.0), outcome);
 	mind_failure(redis, reply);
 	return sent;
 }
