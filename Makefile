@@ -27,6 +27,7 @@ OBJS = \
 	src/present.o \
 	src/protect.o \
 	src/prune.o \
+	src/redis_breaker.o \
 	src/redis_conn.o \
 	src/redis_lease.o \
 	src/redis_reply.o \

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *	  Shared memory of pg_fence: the statistics.
+ *	  Shared memory of pg_fence: the statistics, and what else sessions tell
+ *	  each other.
  *
  * All of it is for convenience; no verdict depends on it.  It is there where
  * the library is in shared_preload_libraries, and from PostgreSQL 17 on
@@ -26,6 +27,7 @@
 
 #include "attempt.h"
 #include "compat.h"
+#include "redis_breaker.h"
 #include "rejection.h"
 #include "shmem.h"
 #include "stats.h"
@@ -53,6 +55,7 @@ static const struct
 	fence_resource_stats_init},
 	[FENCE_PART_TABLES] = {fence_table_stats_size, fence_table_stats_init},
 	[FENCE_PART_SERVERS] = {fence_server_stats_size, fence_server_stats_init},
+	[FENCE_PART_BREAKERS] = {fence_breakers_size, fence_breakers_init},
 	[FENCE_PART_REJECTIONS] = {fence_rejections_size, fence_rejections_init}
 };
 

@@ -19,6 +19,7 @@ typedef enum FencePart
 	FENCE_PART_RESOURCES,		/* counters per resource */
 	FENCE_PART_TABLES,			/* counters per table */
 	FENCE_PART_SERVERS,			/* counters per Redis server */
+	FENCE_PART_BREAKERS,		/* Redis servers that are left alone */
 	FENCE_PART_REJECTIONS		/* the last refused writes */
 } FencePart;
 
