@@ -72,7 +72,8 @@ static Script verify_scripts[] = {
 		.most = FOUND_SHARED,
 		.text = "redis.call('HDEL', KEYS[1], '') "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
-		"if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {2, 0} end "
+		"if ARGV[1] == 'mode' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 "
+		"then return {2, 0} end "
 		"if redis.call('HGET', KEYS[1], 'mode') == 'read' then return {3, 0} end "
 		"return {1, redis.call('PTTL', KEYS[1])}"
 	},
@@ -81,7 +82,7 @@ static Script verify_scripts[] = {
 		.text = "redis.call('ZREMRANGEBYSCORE', KEYS[1], 1, 0) "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
 		"local s = redis.call('ZSCORE', KEYS[1], ARGV[1]) "
-		"if not s then return {2, 0} end "
+		"if not s or ARGV[1] == '__write__' then return {2, 0} end "
 		"if not redis.call('ZSCORE', KEYS[1], '__write__') then return {3, 0} end "
 		"local t = redis.call('TIME') "
 		"local left = tonumber(s) - math.floor(t[1] * 1000 + t[2] / 1000) "
