@@ -27,6 +27,7 @@ OBJS = \
 	src/protect.o \
 	src/prune.o \
 	src/resource.o \
+	src/sequence.o \
 	src/statement.o \
 	src/table.o \
 	src/template.o \

@@ -375,6 +375,17 @@ REVOKE ALL ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) FROM P
 COMMENT ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) IS
 	'claims an idempotency key in the scope of a resource and, if it is fresh, presents the fencing token';
 
+CREATE FUNCTION fence.claim_sequence(
+	producer text,
+	seq bigint,
+	first bigint DEFAULT 1)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_claim_sequence';
+REVOKE ALL ON FUNCTION fence.claim_sequence(text, bigint, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION fence.claim_sequence(text, bigint, bigint) IS
+	'claims the next number of an ordered stream: false if it was applied before, an error if it skips ahead';
+
 CREATE FUNCTION fence.prune(max_rows integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -701,6 +712,7 @@ BEGIN
 		fence.claim_many(text[], text, jsonb[]),
 		fence.lookup(text, text),
 		fence.admit(text, bigint, text, jsonb, text, text),
+		fence.claim_sequence(text, bigint, bigint),
 		fence.guard(),
 		fence.protect(regclass, text, name, text, text, text),
 		fence.unprotect(regclass)
