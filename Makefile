@@ -40,6 +40,7 @@ DATA = sql/$(EXTENSION)--$(EXTVERSION).sql
 REGRESS = \
 	install \
 	arguments \
+	canonical \
 	lease \
 	lease_many \
 	check \
