@@ -14,8 +14,10 @@ OBJS = \
 	src/claim_row.o \
 	src/claimed.o \
 	src/evict.o \
+	src/execution.o \
 	src/forget.o \
 	src/guard.o \
+	src/guard_key.o \
 	src/idempotency.o \
 	src/key.o \
 	src/lease.o \
