@@ -15,8 +15,10 @@ OBJS = \
 	src/claimed.o \
 	src/counters.o \
 	src/evict.o \
+	src/execution.o \
 	src/forget.o \
 	src/guard.o \
+	src/guard_key.o \
 	src/idempotency.o \
 	src/key.o \
 	src/lease.o \
@@ -35,6 +37,7 @@ OBJS = \
 	src/redis_tls.o \
 	src/rejection.o \
 	src/resource.o \
+	src/sequence.o \
 	src/shmem.o \
 	src/statement.o \
 	src/stats.o \
@@ -50,6 +53,7 @@ DATA = sql/$(EXTENSION)--$(EXTVERSION).sql
 REGRESS = \
 	install \
 	arguments \
+	canonical \
 	lease \
 	lease_many \
 	check \

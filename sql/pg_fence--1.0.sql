@@ -397,6 +397,17 @@ REVOKE ALL ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) FROM P
 COMMENT ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) IS
 	'claims an idempotency key in the scope of a resource and, if it is fresh, presents the fencing token';
 
+CREATE FUNCTION fence.claim_sequence(
+	producer text,
+	seq bigint,
+	first bigint DEFAULT 1)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_claim_sequence';
+REVOKE ALL ON FUNCTION fence.claim_sequence(text, bigint, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION fence.claim_sequence(text, bigint, bigint) IS
+	'claims the next number of an ordered stream: false if it was applied before, an error if it skips ahead';
+
 CREATE FUNCTION fence.prune(max_rows integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -591,12 +602,14 @@ CREATE FUNCTION fence.protect(
 	token_column name DEFAULT NULL,
 	marks text DEFAULT NULL,
 	lease text DEFAULT NULL,
-	mode text DEFAULT 'enforce')
+	mode text DEFAULT 'enforce',
+	key_column name DEFAULT NULL,
+	on_duplicate text DEFAULT 'error')
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_protect';
-REVOKE ALL ON FUNCTION fence.protect(regclass, text, name, text, text, text) FROM PUBLIC;
-COMMENT ON FUNCTION fence.protect(regclass, text, name, text, text, text) IS
+REVOKE ALL ON FUNCTION fence.protect(regclass, text, name, text, text, text, name, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.protect(regclass, text, name, text, text, text, name, text) IS
 	'refuses writes on a table that present no valid token for the resource of the row; for the owner of the table';
 
 CREATE FUNCTION fence.unprotect(target regclass)
@@ -622,7 +635,13 @@ CREATE VIEW fence.protected_tables AS
 		p.policy OPERATOR(pg_catalog.->>) 'marks' AS marks,
 		p.policy OPERATOR(pg_catalog.->>) 'lease' AS lease,
 		coalesce(p.policy OPERATOR(pg_catalog.->>) 'mode', 'enforce') AS mode,
-		p.enabled
+		p.enabled,
+		p.policy OPERATOR(pg_catalog.->>) 'key_column' AS key_column,
+		p.policy OPERATOR(pg_catalog.->>) 'key_scope' AS key_scope,
+		CASE
+			WHEN p.policy OPERATOR(pg_catalog.->>) 'key_column' IS NOT NULL
+			THEN coalesce(p.policy OPERATOR(pg_catalog.->>) 'on_duplicate', 'error')
+		END AS on_duplicate
 	FROM (
 		SELECT t.tgrelid::pg_catalog.regclass AS target,
 			t.tgargs,
@@ -695,20 +714,24 @@ WITH guard AS MATERIALIZED (
 	GROUP BY tgrelid, relkind, relowner
 	HAVING bool_and(tgparentid = 0)
 ), policy AS MATERIALIZED (
-	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode,
+	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode, p.key_column,
 		fence.policy_problem(g.tgrelid, g.tgargs) AS problem,
-		format('SELECT fence.protect(%L, %L%s%s%s%s);', g.tgrelid::regclass, p.resource,
+		format('SELECT fence.protect(%L, %L%s%s%s%s%s%s);', g.tgrelid::regclass, p.resource,
 			CASE WHEN p.token_column IS NOT NULL THEN format(', token_column => %L', p.token_column) END,
 			CASE WHEN p.marks <> 'resource' THEN format(', marks => %L', p.marks) END,
 			CASE WHEN p.lease IS NOT NULL THEN format(', lease => %L', p.lease) END,
-			CASE WHEN p.mode <> 'enforce' THEN format(', mode => %L', p.mode) END) AS protect
+			CASE WHEN p.mode <> 'enforce' THEN format(', mode => %L', p.mode) END,
+			CASE WHEN p.key_column IS NOT NULL THEN format(', key_column => %L', p.key_column) END,
+			CASE WHEN p.on_duplicate <> 'error' THEN format(', on_duplicate => %L', p.on_duplicate) END) AS protect
 	FROM guarded g
 		CROSS JOIN LATERAL (
 			SELECT max(substr(a, 10)) FILTER (WHERE a LIKE 'resource=%') AS resource,
 				max(substr(a, 14)) FILTER (WHERE a LIKE 'token\_column=%') AS token_column,
 				coalesce(max(substr(a, 7)) FILTER (WHERE a LIKE 'marks=%'), 'resource') AS marks,
 				max(substr(a, 7)) FILTER (WHERE a LIKE 'lease=%') AS lease,
-				coalesce(max(substr(a, 6)) FILTER (WHERE a LIKE 'mode=%'), 'enforce') AS mode
+				coalesce(max(substr(a, 6)) FILTER (WHERE a LIKE 'mode=%'), 'enforce') AS mode,
+				max(substr(a, 12)) FILTER (WHERE a LIKE 'key\_column=%') AS key_column,
+				coalesce(max(substr(a, 14)) FILTER (WHERE a LIKE 'on\_duplicate=%'), 'error') AS on_duplicate
 			FROM unnest(fence.trigger_arguments(g.tgargs)) a) p
 ), below AS (
 	-- the partitions of guarded tables
@@ -742,6 +765,7 @@ SELECT tgrelid::regclass, 'error',
 FROM policy
 WHERE NOT has_truncate
 	OR (token_column IS NOT NULL AND NOT (has_before AND has_written))
+	OR (key_column IS NOT NULL AND NOT has_before)
 	OR (token_column IS NULL AND NOT (has_statement OR has_after))
 UNION ALL
 SELECT tgrelid::regclass, 'error', problem, 'Call fence.protect() with the columns that the table has now.'
@@ -939,8 +963,9 @@ BEGIN
 		fence.claim_many(text[], text, jsonb[]),
 		fence.lookup(text, text),
 		fence.admit(text, bigint, text, jsonb, text, text),
+		fence.claim_sequence(text, bigint, bigint),
 		fence.guard(),
-		fence.protect(regclass, text, name, text, text, text),
+		fence.protect(regclass, text, name, text, text, text, name, text),
 		fence.unprotect(regclass)
 		TO %s', grantee);
 END

@@ -21,6 +21,8 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_server.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/plannodes.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -86,6 +88,21 @@ fence_tuple_update(Relation heap, ItemPointer tid, TupleTableSlot *slot,
 	*needs_entry = (result == TM_Ok && indexes);
 #endif
 	return result == TM_Ok;
+}
+
+/*
+ * The actions of a MERGE on its n-th result relation.  18 keeps those of
+ * relations that were not pruned.
+ */
+static inline const List *
+fence_merge_actions(const ModifyTableState *modify, int n)
+{
+#if PG_VERSION_NUM >= 180000
+	return list_nth(modify->mt_mergeActionLists, n);
+#else
+	return list_nth(((const ModifyTable *) modify->ps.plan)->mergeActionLists,
+					n);
+#endif
 }
 
 /* 16 replaced the ownership checks by one that names the catalog. */

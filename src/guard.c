@@ -9,8 +9,9 @@
  *						question per statement, nothing per row.
  *	AFTER ROW			judges the row as it was really written, whatever
  *						other triggers made of it.
- *	BEFORE ROW			only with a token column: finds the row's token,
- *						judges it against the old row, stamps it into the new.
+ *	BEFORE ROW			with a token column: finds the row's token, judges it
+ *						against the old row, stamps it into the new.  With a
+ *						key column: claims the row's key, see guard_key.c.
  *	BEFORE TRUNCATE		row triggers do not see TRUNCATE.
  *
  * AFTER, wherever the row need not be changed: fence.check() may stand in the
@@ -46,7 +47,9 @@
 #include "utils/snapmgr.h"
 
 #include "errors.h"
+#include "execution.h"
 #include "guard.h"
+#include "guard_key.h"
 #include "merge.h"
 #include "policy.h"
 #include "present.h"
@@ -75,20 +78,6 @@ typedef struct GuardStatement
 	int64		lowest;			/* a token that is not below that mark */
 } GuardStatement;
 
-/*
- * An execution that has been reported about already: one warning, or one line
- * in the log, is enough for all its triggers, rows and partitions.  They share
- * a memory context, which this dies with.
- */
-typedef struct ReportedExecution
-{
-	MemoryContextCallback callback; /* unlinks this at the end */
-	MemoryContext cxt;
-	struct ReportedExecution *next;
-} ReportedExecution;
-
-static ReportedExecution *reported = NULL;
-
 /* One call of the trigger. */
 typedef struct GuardCall
 {
@@ -96,7 +85,7 @@ typedef struct GuardCall
 	Relation	relation;
 	const FencePolicy *policy;
 	GuardStatement *statement;
-	MemoryContext execution;	/* lives as long as it */
+	const FmgrInfo *flinfo;
 	bool		in_merge;
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
@@ -463,7 +452,6 @@ before_row(GuardCall *call)
 		tuple = trigdata->tg_newtuple;
 		if (!judge_update(call, slot, trigdata->tg_newslot, &token))
 			return tuple;
-		call->statement->updated = slot->tts_tid;
 		slot = trigdata->tg_newslot;
 	}
 	else if (!judge_insert(call, slot, &token))
@@ -657,16 +645,17 @@ static bool
 is_proper_kind(const GuardCall *call)
 {
 	TriggerEvent event = call->trigdata->tg_event;
-	bool		token_column = call->policy->token_column != NULL;
+	bool		before_row = call->policy->token_column != NULL ||
+		call->policy->key_column != NULL;
 
 	if (TRIGGER_FIRED_BY_TRUNCATE(event))
 		return true;
 	if (TRIGGER_FIRED_FOR_STATEMENT(event))
 		return TRIGGER_FIRED_AFTER(event) && !call->policy->has_columns &&
-			!token_column;
+			!before_row;
 	if (TRIGGER_FIRED_BEFORE(event))
-		return token_column;
-	return TRIGGER_FIRED_AFTER(event) && (!token_column ||
+		return before_row;
+	return TRIGGER_FIRED_AFTER(event) && (!before_row ||
 										  has_before_row(call));
 }
 
@@ -684,35 +673,18 @@ check_proper_kind(const GuardCall *call)
 			 errtable(call->relation)));
 }
 
-static void
-forget_execution(void *arg)
-{
-	ReportedExecution **link = &reported;
-
-	while (*link != arg)
-		link = &(*link)->next;
-	*link = (*link)->next;
-}
-
-/* Is this the first report about the execution? */
+/*
+ * Is this the first report about the execution?  One warning, or one line in
+ * the log, is enough for all its triggers, rows and partitions.
+ */
 static bool
 first_report(const GuardCall *call)
 {
-	ReportedExecution *note;
+	FenceExecution *execution = fence_execution(call->flinfo);
+	bool		first = !execution->reported;
 
-	for (note = reported; note != NULL; note = note->next)
-	{
-		if (note->cxt == call->execution)
-			return false;
-	}
-	note = MemoryContextAlloc(call->execution, sizeof(ReportedExecution));
-	note->cxt = call->execution;
-	note->next = reported;
-	reported = note;
-	note->callback.func = forget_execution;
-	note->callback.arg = note;
-	MemoryContextRegisterResetCallback(call->execution, &note->callback);
-	return true;
+	execution->reported = true;
+	return first;
 }
 
 /*
@@ -729,6 +701,55 @@ report(const GuardCall *call)
 		fence_verdict_report(ERROR, call->verdict, &site);
 	if (first_report(call))
 		fence_verdict_report(WARNING, call->verdict, &site);
+}
+
+/*
+ * The key of the row.  It comes before the token: what is a duplicate is done
+ * already, however late its writer is.  Returns whether to go on.
+ */
+static bool
+judge_key(GuardCall *call)
+{
+	TriggerEvent event = call->trigdata->tg_event;
+	FenceKeyedRow row = {call->policy, call->trigdata, call->flinfo};
+	const FenceVerdict *verdict = NULL;
+	bool		skip = false;
+
+	if (call->policy->key_column == NULL)
+		return true;
+	if (!TRIGGER_FIRED_BY_DELETE(event))
+		verdict = TRIGGER_FIRED_BEFORE(event) ?
+			fence_key_before_write(&row, &skip) : fence_key_after_write(&row);
+	else if (TRIGGER_FIRED_BEFORE(event))
+		fence_key_before_delete(&row, is_moved(call,
+											   call->trigdata->tg_trigslot));
+	if (!accepted(call, verdict, call->policy->key.attnum))
+	{
+		report(call);
+		call->verdict = NULL;
+	}
+	return !skip;
+}
+
+/* A row trigger. */
+static Datum
+judge_row(GuardCall *call, Datum unchanged)
+{
+	TriggerData *trigdata = call->trigdata;
+	Datum		result = unchanged;
+
+	if (!judge_key(call))
+		return PointerGetDatum(NULL);
+	if (!TRIGGER_FIRED_BEFORE(trigdata->tg_event))
+		after_row(call);
+	else
+	{
+		if (call->policy->token_column != NULL)
+			result = PointerGetDatum(before_row(call));
+		if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
+			call->statement->updated = trigdata->tg_trigslot->tts_tid;
+	}
+	return result;
 }
 
 /* What the executor expects of a trigger that has nothing to say. */
@@ -835,7 +856,7 @@ fence_guard(PG_FUNCTION_ARGS)
 
 	call.trigdata = trigdata;
 	call.relation = trigdata->tg_relation;
-	call.execution = fcinfo->flinfo->fn_mcxt;
+	call.flinfo = fcinfo->flinfo;
 	if (bypass)
 		return pass_by(&call);
 	result = unchanged(trigdata);
@@ -849,10 +870,8 @@ fence_guard(PG_FUNCTION_ARGS)
 	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigdata->tg_event))
 		(void) judge_whole_table(&call);
-	else if (TRIGGER_FIRED_BEFORE(trigdata->tg_event))
-		result = PointerGetDatum(before_row(&call));
 	else
-		after_row(&call);
+		result = judge_row(&call, result);
 	if (call.verdict != NULL)
 		report(&call);
 	return result;
