@@ -13,9 +13,12 @@ OBJS = \
 	src/claim.o \
 	src/claim_row.o \
 	src/claimed.o \
+	src/counters.o \
 	src/evict.o \
+	src/execution.o \
 	src/forget.o \
 	src/guard.o \
+	src/guard_key.o \
 	src/idempotency.o \
 	src/key.o \
 	src/lease.o \
@@ -26,13 +29,19 @@ OBJS = \
 	src/present.o \
 	src/protect.o \
 	src/prune.o \
+	src/redis_breaker.o \
 	src/redis_conn.o \
 	src/redis_lease.o \
 	src/redis_reply.o \
 	src/redis_server.o \
 	src/redis_tls.o \
+	src/rejection.o \
 	src/resource.o \
+	src/sequence.o \
+	src/shmem.o \
 	src/statement.o \
+	src/stats.o \
+	src/stats_view.o \
 	src/table.o \
 	src/template.o \
 	src/unique.o \
@@ -44,6 +53,7 @@ DATA = sql/$(EXTENSION)--$(EXTVERSION).sql
 REGRESS = \
 	install \
 	arguments \
+	canonical \
 	lease \
 	lease_many \
 	check \

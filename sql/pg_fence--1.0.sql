@@ -397,6 +397,17 @@ REVOKE ALL ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) FROM P
 COMMENT ON FUNCTION fence.admit(text, bigint, text, jsonb, text, text) IS
 	'claims an idempotency key in the scope of a resource and, if it is fresh, presents the fencing token';
 
+CREATE FUNCTION fence.claim_sequence(
+	producer text,
+	seq bigint,
+	first bigint DEFAULT 1)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000
+AS 'MODULE_PATHNAME', 'fence_claim_sequence';
+REVOKE ALL ON FUNCTION fence.claim_sequence(text, bigint, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION fence.claim_sequence(text, bigint, bigint) IS
+	'claims the next number of an ordered stream: false if it was applied before, an error if it skips ahead';
+
 CREATE FUNCTION fence.prune(max_rows integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -405,6 +416,173 @@ AS 'MODULE_PATHNAME', 'fence_prune';
 REVOKE ALL ON FUNCTION fence.prune(integer) FROM PUBLIC;
 COMMENT ON FUNCTION fence.prune(integer) IS
 	'deletes idempotency keys that have expired a while ago; returns how many';
+-- Statistics
+--
+
+-- The functions behind the views need shared memory, else they raise 55000.
+-- Counters are those of this database, since the server was started.  A null
+-- name stands for all that had to give way to others.
+
+CREATE FUNCTION fence.stat_resources()
+RETURNS TABLE (
+	resource text,
+	attempts bigint,
+	acquired bigint,
+	contended bigint,
+	releases bigint,
+	expirations bigint,
+	takeovers bigint,
+	hand_overs bigint,
+	breaks bigint,
+	checks bigint,
+	observed bigint,
+	pf001 bigint,
+	pf002 bigint,
+	pf003 bigint,
+	pf004 bigint,
+	pf005 bigint,
+	pf006 bigint,
+	pf007 bigint,
+	other bigint,
+	wait_time interval,
+	hold_time interval,
+	wait_histogram bigint[],
+	hold_histogram bigint[])
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_resources';
+REVOKE ALL ON FUNCTION fence.stat_resources() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_resources() IS
+	'counters per resource, behind view fence.stat_resources';
+
+CREATE VIEW fence.stat_resources AS
+	SELECT s.resource,
+		s.attempts, s.acquired, s.contended, s.wait_time,
+		s.releases, s.expirations, s.takeovers, s.hand_overs, s.breaks, s.hold_time,
+		s.checks,
+		s.pf001 OPERATOR(pg_catalog.+) s.pf002 OPERATOR(pg_catalog.+) s.pf003 OPERATOR(pg_catalog.+) s.pf004
+			OPERATOR(pg_catalog.+) s.pf005 OPERATOR(pg_catalog.+) s.pf006 OPERATOR(pg_catalog.+) s.pf007
+			OPERATOR(pg_catalog.+) s.other AS rejections,
+		s.pf001, s.pf002, s.pf003, s.pf004, s.pf005, s.pf006, s.pf007, s.other,
+		s.observed,
+		s.wait_histogram, s.hold_histogram
+	FROM fence.stat_resources() s;
+REVOKE ALL ON TABLE fence.stat_resources FROM PUBLIC;
+GRANT SELECT ON TABLE fence.stat_resources TO pg_monitor;
+COMMENT ON VIEW fence.stat_resources IS
+	'per resource: how often it was wanted, fought over, held for how long, and refused';
+
+CREATE FUNCTION fence.stat_tables()
+RETURNS TABLE (
+	target oid,
+	bypassed bigint,
+	observed bigint,
+	pf001 bigint,
+	pf002 bigint,
+	pf003 bigint,
+	pf004 bigint,
+	pf005 bigint,
+	pf006 bigint,
+	pf007 bigint,
+	other bigint)
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_tables';
+REVOKE ALL ON FUNCTION fence.stat_tables() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_tables() IS
+	'counters per table, behind view fence.stat_tables';
+
+CREATE VIEW fence.stat_tables AS
+	SELECT s.target::pg_catalog.regclass AS target,
+		s.pf001 OPERATOR(pg_catalog.+) s.pf002 OPERATOR(pg_catalog.+) s.pf003 OPERATOR(pg_catalog.+) s.pf004
+			OPERATOR(pg_catalog.+) s.pf005 OPERATOR(pg_catalog.+) s.pf006 OPERATOR(pg_catalog.+) s.pf007
+			OPERATOR(pg_catalog.+) s.other AS rejections,
+		s.pf001, s.pf002, s.pf003, s.pf004, s.pf005, s.pf006, s.pf007, s.other,
+		s.observed,
+		s.bypassed
+	FROM fence.stat_tables() s;
+REVOKE ALL ON TABLE fence.stat_tables FROM PUBLIC;
+GRANT SELECT ON TABLE fence.stat_tables TO pg_monitor;
+COMMENT ON VIEW fence.stat_tables IS
+	'per protected table: writes refused, observed, and statements that passed by pg_fence.bypass';
+
+CREATE FUNCTION fence.stat_redis()
+RETURNS TABLE (
+	server oid,
+	answered bigint,
+	unreachable bigint,
+	timed_out bigint,
+	unable bigint,
+	misconfigured bigint,
+	time_spent interval,
+	histogram bigint[])
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_redis';
+REVOKE ALL ON FUNCTION fence.stat_redis() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_redis() IS
+	'counters per Redis server, behind view fence.stat_redis';
+
+CREATE VIEW fence.stat_redis AS
+	SELECT f.srvname AS server,
+		s.answered OPERATOR(pg_catalog.+) s.unreachable OPERATOR(pg_catalog.+) s.timed_out
+			OPERATOR(pg_catalog.+) s.unable OPERATOR(pg_catalog.+) s.misconfigured AS calls,
+		s.unreachable, s.timed_out, s.unable, s.misconfigured, s.time_spent, s.histogram
+	FROM fence.stat_redis() s
+		LEFT JOIN pg_catalog.pg_foreign_server f ON f.oid OPERATOR(pg_catalog.=) s.server;
+REVOKE ALL ON TABLE fence.stat_redis FROM PUBLIC;
+GRANT SELECT ON TABLE fence.stat_redis TO pg_monitor;
+COMMENT ON VIEW fence.stat_redis IS
+	'per Redis server: calls, failures by kind, and how long they took';
+
+CREATE FUNCTION fence.rejections(missing_ok boolean)
+RETURNS TABLE (
+	rejected_at timestamptz,
+	role oid,
+	application text,
+	pid integer,
+	resource text,
+	presented bigint,
+	mark bigint,
+	target oid,
+	sqlstate text,
+	observed boolean)
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_rejections';
+REVOKE ALL ON FUNCTION fence.rejections(boolean) FROM PUBLIC;
+COMMENT ON FUNCTION fence.rejections(boolean) IS
+	'the last refused writes, behind view fence.rejections; true: none where there is no shared memory';
+
+CREATE VIEW fence.rejections AS
+	SELECT r.rejected_at,
+		pg_catalog.pg_get_userbyid(r.role) AS role,
+		r.application,
+		r.pid,
+		r.resource,
+		r.presented,
+		r.mark,
+		r.target::pg_catalog.regclass AS target,
+		r.sqlstate,
+		r.observed
+	FROM fence.rejections(false) r;
+REVOKE ALL ON TABLE fence.rejections FROM PUBLIC;
+GRANT SELECT ON TABLE fence.rejections TO pg_monitor;
+COMMENT ON VIEW fence.rejections IS
+	'the last refused writes, newest first; they outlive the transaction that was refused';
+
+CREATE FUNCTION fence.stat_reset()
+RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'fence_stat_reset';
+-- for operators: what others look at is gone
+REVOKE ALL ON FUNCTION fence.stat_reset() FROM PUBLIC;
+COMMENT ON FUNCTION fence.stat_reset() IS
+	'sets all counters of this database to zero and empties fence.rejections';
+
+CREATE FUNCTION fence.histogram_bounds()
+RETURNS interval[]
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'fence_histogram_bounds';
+REVOKE ALL ON FUNCTION fence.histogram_bounds() FROM PUBLIC;
+COMMENT ON FUNCTION fence.histogram_bounds() IS
+	'upper bounds of the buckets of all histograms; one more bucket is above the last';
 
 --
 -- Protecting tables
@@ -424,12 +602,14 @@ CREATE FUNCTION fence.protect(
 	token_column name DEFAULT NULL,
 	marks text DEFAULT NULL,
 	lease text DEFAULT NULL,
-	mode text DEFAULT 'enforce')
+	mode text DEFAULT 'enforce',
+	key_column name DEFAULT NULL,
+	on_duplicate text DEFAULT 'error')
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_protect';
-REVOKE ALL ON FUNCTION fence.protect(regclass, text, name, text, text, text) FROM PUBLIC;
-COMMENT ON FUNCTION fence.protect(regclass, text, name, text, text, text) IS
+REVOKE ALL ON FUNCTION fence.protect(regclass, text, name, text, text, text, name, text) FROM PUBLIC;
+COMMENT ON FUNCTION fence.protect(regclass, text, name, text, text, text, name, text) IS
 	'refuses writes on a table that present no valid token for the resource of the row; for the owner of the table';
 
 CREATE FUNCTION fence.unprotect(target regclass)
@@ -455,7 +635,13 @@ CREATE VIEW fence.protected_tables AS
 		p.policy OPERATOR(pg_catalog.->>) 'marks' AS marks,
 		p.policy OPERATOR(pg_catalog.->>) 'lease' AS lease,
 		coalesce(p.policy OPERATOR(pg_catalog.->>) 'mode', 'enforce') AS mode,
-		p.enabled
+		p.enabled,
+		p.policy OPERATOR(pg_catalog.->>) 'key_column' AS key_column,
+		p.policy OPERATOR(pg_catalog.->>) 'key_scope' AS key_scope,
+		CASE
+			WHEN p.policy OPERATOR(pg_catalog.->>) 'key_column' IS NOT NULL
+			THEN coalesce(p.policy OPERATOR(pg_catalog.->>) 'on_duplicate', 'error')
+		END AS on_duplicate
 	FROM (
 		SELECT t.tgrelid::pg_catalog.regclass AS target,
 			t.tgargs,
@@ -528,20 +714,24 @@ WITH guard AS MATERIALIZED (
 	GROUP BY tgrelid, relkind, relowner
 	HAVING bool_and(tgparentid = 0)
 ), policy AS MATERIALIZED (
-	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode,
+	SELECT g.*, p.resource, p.token_column, p.marks, p.lease, p.mode, p.key_column,
 		fence.policy_problem(g.tgrelid, g.tgargs) AS problem,
-		format('SELECT fence.protect(%L, %L%s%s%s%s);', g.tgrelid::regclass, p.resource,
+		format('SELECT fence.protect(%L, %L%s%s%s%s%s%s);', g.tgrelid::regclass, p.resource,
 			CASE WHEN p.token_column IS NOT NULL THEN format(', token_column => %L', p.token_column) END,
 			CASE WHEN p.marks <> 'resource' THEN format(', marks => %L', p.marks) END,
 			CASE WHEN p.lease IS NOT NULL THEN format(', lease => %L', p.lease) END,
-			CASE WHEN p.mode <> 'enforce' THEN format(', mode => %L', p.mode) END) AS protect
+			CASE WHEN p.mode <> 'enforce' THEN format(', mode => %L', p.mode) END,
+			CASE WHEN p.key_column IS NOT NULL THEN format(', key_column => %L', p.key_column) END,
+			CASE WHEN p.on_duplicate <> 'error' THEN format(', on_duplicate => %L', p.on_duplicate) END) AS protect
 	FROM guarded g
 		CROSS JOIN LATERAL (
 			SELECT max(substr(a, 10)) FILTER (WHERE a LIKE 'resource=%') AS resource,
 				max(substr(a, 14)) FILTER (WHERE a LIKE 'token\_column=%') AS token_column,
 				coalesce(max(substr(a, 7)) FILTER (WHERE a LIKE 'marks=%'), 'resource') AS marks,
 				max(substr(a, 7)) FILTER (WHERE a LIKE 'lease=%') AS lease,
-				coalesce(max(substr(a, 6)) FILTER (WHERE a LIKE 'mode=%'), 'enforce') AS mode
+				coalesce(max(substr(a, 6)) FILTER (WHERE a LIKE 'mode=%'), 'enforce') AS mode,
+				max(substr(a, 12)) FILTER (WHERE a LIKE 'key\_column=%') AS key_column,
+				coalesce(max(substr(a, 14)) FILTER (WHERE a LIKE 'on\_duplicate=%'), 'error') AS on_duplicate
 			FROM unnest(fence.trigger_arguments(g.tgargs)) a) p
 ), below AS (
 	-- the partitions of guarded tables
@@ -575,6 +765,7 @@ SELECT tgrelid::regclass, 'error',
 FROM policy
 WHERE NOT has_truncate
 	OR (token_column IS NOT NULL AND NOT (has_before AND has_written))
+	OR (key_column IS NOT NULL AND NOT has_before)
 	OR (token_column IS NULL AND NOT (has_statement OR has_after))
 UNION ALL
 SELECT tgrelid::regclass, 'error', problem, 'Call fence.protect() with the columns that the table has now.'
@@ -725,6 +916,16 @@ FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
 WHERE w.fdwname = 'fence_redis' AND 'on_unreachable=allow' = ANY (s.srvoptions)
 UNION ALL
 SELECT NULL, 'warning',
+	format('tokens of resource "%s" are refused because they are far below its mark: their source may have been reset', r.name),
+	format('Move the source of its tokens above %s.', r.mark)
+FROM fence.resource r
+	JOIN fence.rejections(true) j ON j.resource = r.name
+WHERE r.token = 0 AND j.sqlstate = 'PF001' AND j.rejected_at > r.marked_at
+	AND j.presented <= r.mark - 100
+GROUP BY r.name, r.mark
+HAVING count(*) > 1
+UNION ALL
+SELECT NULL, 'warning',
 	format('resource "%s" has been held by "%s" for more than a day', resource, holder),
 	format('SELECT fence.break_lease(%L);', resource)
 FROM fence.leases
@@ -762,8 +963,9 @@ BEGIN
 		fence.claim_many(text[], text, jsonb[]),
 		fence.lookup(text, text),
 		fence.admit(text, bigint, text, jsonb, text, text),
+		fence.claim_sequence(text, bigint, bigint),
 		fence.guard(),
-		fence.protect(regclass, text, name, text, text, text),
+		fence.protect(regclass, text, name, text, text, text, name, text),
 		fence.unprotect(regclass)
 		TO %s', grantee);
 END
@@ -772,6 +974,9 @@ REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;
 COMMENT ON FUNCTION fence.grant_writer(regrole) IS
 	'grants a role what a writer needs: leases, tokens, idempotency keys, and protecting its own tables';
 
--- The views call these two as the role that reads the view.
+-- The views call these as the role that reads the view.
 GRANT USAGE ON SCHEMA fence TO pg_monitor;
-GRANT EXECUTE ON FUNCTION fence.home(), fence.trigger_arguments(bytea) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION fence.home(), fence.trigger_arguments(bytea),
+	fence.stat_resources(), fence.stat_tables(), fence.stat_redis(),
+	fence.rejections(boolean), fence.histogram_bounds()
+	TO pg_monitor;

@@ -17,6 +17,7 @@
 #include "idempotency.h"
 #include "policy.h"
 #include "present.h"
+#include "shmem.h"
 
 PG_MODULE_MAGIC;
 
@@ -30,6 +31,7 @@ _PG_init(void)
 	fence_idempotency_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_shmem_init();
 
 	MarkGUCPrefixReserved("pg_fence");
 }

@@ -20,7 +20,8 @@
  * cluster has the key.  All commands of ours can stand that.
  *
  * After a failure the server is left alone for a while (breaker_ms), so that
- * one dead server does not cost every statement a timeout.
+ * one dead server does not cost every statement a timeout: by this backend,
+ * and by all where there is shared memory.
  *
  * Only the resolution of host names, in getaddrinfo(), cannot be interrupted
  * and minds no deadline.
@@ -45,8 +46,10 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
+#include "redis_breaker.h"
 #include "redis_conn.h"
 #include "redis_tls.h"
+#include "stats.h"
 
 /* Longer replies are none to our commands. */
 #define REPLY_MAX		(64 * 1024)
@@ -54,15 +57,9 @@
 /* A command and its answer need no more than these. */
 #define REDIRECTS_MAX	2
 
-typedef struct RedisKey
-{
-	Oid			server;
-	Oid			mapping;		/* InvalidOid: no credentials */
-} RedisKey;
-
 struct FenceRedis
 {
-	RedisKey	key;
+	FenceRedisKey key;
 	bool		valid;			/* are the options those of the catalogs? */
 	MemoryContext cxt;			/* holds the options */
 	FenceRedisOptions options;
@@ -72,8 +69,7 @@ struct FenceRedis
 	int			socket_event;	/* its position in there */
 	bool		in_flight;		/* not fit for another command */
 
-	double		open_until;		/* breaker: no attempt before, see now_ms() */
-	FenceReply	failure;		/* what opened it */
+	FenceBreaker breaker;
 };
 
 /* Per backend. */
@@ -114,7 +110,7 @@ failed(FenceReply *reply, FenceReplyStatus status, const char *problem)
 static bool
 timed_out(FenceReply *reply)
 {
-	return failed(reply, FENCE_REPLY_UNREACHABLE, "no answer in time");
+	return failed(reply, FENCE_REPLY_LATE, "no answer in time");
 }
 
 /*
@@ -520,29 +516,49 @@ call(FenceRedis *redis, const FenceCommand *command, double deadline,
 
 /*
  * What is left to the caller are the two kinds of failure that he can tell
- * apart: it passes, or it does not.
+ * apart: it passes, or it does not.  Returns the kind that is counted.
  */
-static void
+static FenceRedisOutcome
 settle(FenceReply *reply)
 {
-	if (reply->status == FENCE_REPLY_LOST ||
-		reply->status == FENCE_REPLY_READ_ONLY ||
-		reply->status == FENCE_REPLY_MOVED ||
-		reply->status == FENCE_REPLY_ASK)
-		reply->status = FENCE_REPLY_UNREACHABLE;
+	switch (reply->status)
+	{
+		case FENCE_REPLY_GOOD:
+		case FENCE_REPLY_NOTHING:
+		case FENCE_REPLY_NO_SCRIPT:
+			return FENCE_REDIS_ANSWERED;
+		case FENCE_REPLY_MISCONFIGURED:
+			return FENCE_REDIS_MISCONFIGURED;
+		case FENCE_REPLY_LATE:
+			reply->status = FENCE_REPLY_UNREACHABLE;
+			return FENCE_REDIS_TIMED_OUT;
+		case FENCE_REPLY_MOVED:
+		case FENCE_REPLY_ASK:
+		case FENCE_REPLY_READ_ONLY:
+		case FENCE_REPLY_UNABLE:
+			reply->status = FENCE_REPLY_UNREACHABLE;
+			return FENCE_REDIS_UNABLE;
+		case FENCE_REPLY_LOST:
+		case FENCE_REPLY_UNREACHABLE:
+			break;
+	}
+	reply->status = FENCE_REPLY_UNREACHABLE;
+	return FENCE_REDIS_UNREACHABLE;
 }
 
 static bool
 breaker_is_open(FenceRedis *redis, FenceReply *reply)
 {
-	double		left = redis->open_until - now_ms();
+	double		now = now_ms();
+	FenceBreaker breaker = redis->breaker;
 	const char *problem;
 
-	if (left <= 0)
+	if (breaker.open_until <= now &&
+		!fence_breaker_shared(&redis->key, now, &breaker))
 		return false;
-	problem = psprintf("not tried again for %.0f ms after: %s", left,
-					   redis->failure.problem);
-	(void) failed(reply, redis->failure.status, problem);
+	problem = psprintf("not tried again for %.0f ms after: %s",
+					   breaker.open_until - now, breaker.failure.problem);
+	(void) failed(reply, breaker.failure.status, problem);
 	return true;
 }
 
@@ -553,12 +569,15 @@ breaker_is_open(FenceRedis *redis, FenceReply *reply)
 static void
 mind_failure(FenceRedis *redis, const FenceReply *reply)
 {
+	double		now = now_ms();
+
 	if (reply->status != FENCE_REPLY_UNREACHABLE &&
 		(reply->status != FENCE_REPLY_MISCONFIGURED ||
 		 redis->context != NULL))
 		return;
-	redis->failure = *reply;
-	redis->open_until = now_ms() + redis->options.breaker_ms;
+	redis->breaker.failure = *reply;
+	redis->breaker.open_until = now + redis->options.breaker_ms;
+	fence_breaker_share(&redis->key, now, &redis->breaker);
 }
 
 /*
@@ -572,6 +591,8 @@ fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 				 double deadline, FenceReply *reply)
 {
 	volatile bool sent = false;
+	double		start = now_ms();
+	FenceRedisOutcome outcome;
 
 	if (!command->unconditional && breaker_is_open(redis, reply))
 		return false;
@@ -585,7 +606,9 @@ fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 			close_connection(redis);
 	}
 	PG_END_TRY();
-	settle(reply);
+	outcome = settle(reply);
+	fence_stats_redis(redis->key.server,
+					  (int64) ((now_ms() - start) * 1000.0), outcome);
 	mind_failure(redis, reply);
 	return sent;
 }
@@ -635,7 +658,7 @@ create_connections(void)
 {
 	HASHCTL		ctl;
 
-	ctl.keysize = sizeof(RedisKey);
+	ctl.keysize = sizeof(FenceRedisKey);
 	ctl.entrysize = sizeof(FenceRedis);
 	connections = hash_create("pg_fence connections to Redis", 8, &ctl,
 							  HASH_ELEM | HASH_BLOBS);
@@ -678,13 +701,17 @@ read_options(FenceRedis *redis)
 							   &options);
 	MemoryContextSwitchTo(oldcxt);
 
-	close_invalid();
 	if (redis->cxt != NULL)
+	{
+		/* what went wrong by the old ones may go well now */
+		close_invalid();
+		redis->breaker.open_until = 0;
+		fence_breaker_share(&redis->key, now_ms(), &redis->breaker);
 		MemoryContextDelete(redis->cxt);
+	}
 	MemoryContextSetParent(cxt, CacheMemoryContext);
 	redis->cxt = cxt;
 	redis->options = options;
-	redis->open_until = 0;
 	redis->valid = true;
 }
 
@@ -695,7 +722,7 @@ read_options(FenceRedis *redis)
 FenceRedis *
 fence_redis(Oid server, Oid mapping)
 {
-	RedisKey	key = {server, mapping};
+	FenceRedisKey key = {server, mapping};
 	FenceRedis *redis;
 	bool		found;
 

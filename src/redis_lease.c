@@ -72,7 +72,8 @@ static Script verify_scripts[] = {
 		.most = FOUND_SHARED,
 		.text = "redis.call('HDEL', KEYS[1], '') "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
-		"if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {2, 0} end "
+		"if ARGV[1] == 'mode' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 "
+		"then return {2, 0} end "
 		"if redis.call('HGET', KEYS[1], 'mode') == 'read' then return {3, 0} end "
 		"return {1, redis.call('PTTL', KEYS[1])}"
 	},
@@ -81,7 +82,7 @@ static Script verify_scripts[] = {
 		.text = "redis.call('ZREMRANGEBYSCORE', KEYS[1], 1, 0) "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
 		"local s = redis.call('ZSCORE', KEYS[1], ARGV[1]) "
-		"if not s then return {2, 0} end "
+		"if not s or ARGV[1] == '__write__' then return {2, 0} end "
 		"if not redis.call('ZSCORE', KEYS[1], '__write__') then return {3, 0} end "
 		"local t = redis.call('TIME') "
 		"local left = tonumber(s) - math.floor(t[1] * 1000 + t[2] / 1000) "
@@ -203,32 +204,46 @@ ask(FenceRedis *redis, const Question *question, FenceReply *reply)
 	return sent;
 }
 
+static const FenceVerdict *
+unverified(const FenceName *name, const char *detail, const char *hint)
+{
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_LEASE_UNVERIFIED,
+							psprintf("lease on resource \"%.*s\" could not be verified",
+									 name->len, name->data),
+							detail, hint);
+	return fence_verdict_about(verdict, name, 0, 0);
+}
+
 /* PF006 or PF007 for a question that has no answer. */
 static const FenceVerdict *
 no_answer(const char *server, const FenceName *name, const FenceReply *reply)
 {
 	const char *detail = psprintf("Server \"%s\": %s.", server,
 								  reply->problem);
+	FenceVerdict *verdict;
 
 	if (reply->status == FENCE_REPLY_UNREACHABLE)
-		return fence_verdict(ERRCODE_FENCE_LEASE_UNVERIFIED,
-							 psprintf("lease on resource \"%.*s\" could not be verified",
-									  name->len, name->data),
-							 detail, "Retry later.");
-	return fence_verdict(ERRCODE_FENCE_STORE_MISCONFIGURED,
-						 psprintf("lease store \"%s\" is misconfigured",
-								  server),
-						 detail,
-						 "Check the options of the server and of its user mapping, the user's rights in Redis, and what else uses this key.");
+		return unverified(name, detail, "Retry later.");
+	verdict = fence_verdict(ERRCODE_FENCE_STORE_MISCONFIGURED,
+							psprintf("lease store \"%s\" is misconfigured",
+									 server),
+							detail,
+							"Check the options of the server and of its user mapping, the user's rights in Redis, and what else uses this key.");
+	return fence_verdict_about(verdict, name, 0, 0);
 }
 
 static const FenceVerdict *
 not_held(const FenceName *name, const char *detail)
 {
-	return fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
-						 psprintf("lease on resource \"%.*s\" is not held",
-								  name->len, name->data),
-						 detail, "Stop, and acquire the resource again.");
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
+							psprintf("lease on resource \"%.*s\" is not held",
+									 name->len, name->data),
+							detail, "Stop, and acquire the resource again.");
+	return fence_verdict_about(verdict, name, 0, 0);
 }
 
 static const FenceVerdict *
@@ -291,7 +306,8 @@ fence_redis_asked_at(const FenceRedis *redis, bool commit)
 }
 
 /*
- * Asks whether the holder's lease stands.  One round trip.
+ * Asks whether the holder's lease stands.  One round trip.  The verdict
+ * points to the name.
  */
 const FenceVerdict *
 fence_redis_vouch(FenceRedis *redis, const char *server,
@@ -302,11 +318,8 @@ fence_redis_vouch(FenceRedis *redis, const char *server,
 	FenceReply	reply;
 
 	if (IsLogicalWorker())
-		return fence_verdict(ERRCODE_FENCE_LEASE_UNVERIFIED,
-							 psprintf("lease on resource \"%.*s\" could not be verified",
-									  name->len, name->data),
-							 "Replication does not wait for other servers.",
-							 "Verify leases where the rows are written.");
+		return unverified(name, "Replication does not wait for other servers.",
+						  "Verify leases where the rows are written.");
 
 	start_question(&question, &verify_scripts[options->layout], options, name,
 				   holder, 0);

@@ -120,14 +120,14 @@ test_error_words(void)
 	}			cases[] = {
 		{"-NOSCRIPT No matching script.\r\n", FENCE_REPLY_NO_SCRIPT},
 		{"-READONLY You can't write against a read only replica.\r\n", FENCE_REPLY_READ_ONLY},
-		{"-LOADING Redis is loading the dataset in memory\r\n", FENCE_REPLY_UNREACHABLE},
-		{"-BUSY Redis is busy running a script.\r\n", FENCE_REPLY_UNREACHABLE},
-		{"-MISCONF Redis is configured to save RDB snapshots\r\n", FENCE_REPLY_UNREACHABLE},
-		{"-OOM command not allowed\r\n", FENCE_REPLY_UNREACHABLE},
-		{"-CLUSTERDOWN The cluster is down\r\n", FENCE_REPLY_UNREACHABLE},
-		{"-MASTERDOWN Link with MASTER is down\r\n", FENCE_REPLY_UNREACHABLE},
-		{"-TRYAGAIN Multiple keys\r\n", FENCE_REPLY_UNREACHABLE},
-		{"-ERR max number of clients reached\r\n", FENCE_REPLY_UNREACHABLE},
+		{"-LOADING Redis is loading the dataset in memory\r\n", FENCE_REPLY_UNABLE},
+		{"-BUSY Redis is busy running a script.\r\n", FENCE_REPLY_UNABLE},
+		{"-MISCONF Redis is configured to save RDB snapshots\r\n", FENCE_REPLY_UNABLE},
+		{"-OOM command not allowed\r\n", FENCE_REPLY_UNABLE},
+		{"-CLUSTERDOWN The cluster is down\r\n", FENCE_REPLY_UNABLE},
+		{"-MASTERDOWN Link with MASTER is down\r\n", FENCE_REPLY_UNABLE},
+		{"-TRYAGAIN Multiple keys\r\n", FENCE_REPLY_UNABLE},
+		{"-ERR max number of clients reached\r\n", FENCE_REPLY_UNABLE},
 		{"-NOAUTH Authentication required.\r\n", FENCE_REPLY_MISCONFIGURED},
 		{"-WRONGPASS invalid username-password pair\r\n", FENCE_REPLY_MISCONFIGURED},
 		{"-NOPERM this user has no permissions\r\n", FENCE_REPLY_MISCONFIGURED},
@@ -135,7 +135,7 @@ test_error_words(void)
 		{"-ERR unknown command\r\n", FENCE_REPLY_MISCONFIGURED},
 		{"-BUSYGROUP Consumer Group name already exists\r\n", FENCE_REPLY_MISCONFIGURED},
 		{"-loading\r\n", FENCE_REPLY_MISCONFIGURED},
-		{"-LOADING\r\n", FENCE_REPLY_UNREACHABLE},
+		{"-LOADING\r\n", FENCE_REPLY_UNABLE},
 		{"-\r\n", FENCE_REPLY_MISCONFIGURED}
 	};
 	size_t		i;
