@@ -496,6 +496,7 @@ $busy->send('EVAL', 'while true do end', 0);
 wait_until('the script runs', sub { $redis->ask('PING') =~ /BUSY/ });
 like(says($session, $c), qr/ERROR:  PF006: .*\n.*DETAIL: .*BUSY/, 'D10: BUSY');
 $redis->does('SCRIPT', 'KILL');
+wait_until('the script is over', sub { $redis->ask('PING') eq 'PONG' });
 is(sqlstate($session, $c), '', '... passes');
 $redis->does(qw(CONFIG SET min-replicas-to-write 1));
 like(says($session, $c), qr/ERROR:  PF006: .*\n.*DETAIL: .*NOREPLICAS/, 'D10: NOREPLICAS');
@@ -507,6 +508,7 @@ my $state = sqlstate($another, $c);
 is($state, 'PF006', 'too many clients');
 @others = ();
 $redis->does(qw(CONFIG SET maxclients 100));
+wait_until('others can connect', sub { $redis->client->ask('PING') eq 'PONG' });
 is(sqlstate($another, $c), '', '... passes');
 $another->quit;
 

@@ -763,7 +763,8 @@ in "on" (an array; '*' for all):
   delay => $seconds     hands on, answers later
   lose => 1             hands on, hangs up instead of answering
   mute => 1             does nothing at all
-  flood => $bytes       answers this over and over again
+  flood => $bytes       answers this over and over again, after "reply" if there is one
+  extra => [$s, $bytes] hands on, and says this, too, so many seconds after the reply
   swap => [$from, $to]  hands on, replaces a part of the reply (a pattern)
 
 "times": only so often, then only to hand on.  Apart from commands:
@@ -1043,9 +1044,10 @@ sub _answer
 	my $rule = $self->_rule_for($name);
 
 	return if $rule->{mute};
-	return $self->_queue($client, $rule->{reply}) if defined $rule->{reply};
 	return $self->_queue($client, $rule->{script}->{$name}) if defined $rule->{script}->{$name};
-	return $self->_queue($client, $rule->{flood}, 0, again => 1) if defined $rule->{flood};
+	$self->_queue($client, $rule->{reply}) if defined $rule->{reply};
+	$self->_queue($client, $rule->{flood}, 0, again => 1) if defined $rule->{flood};
+	return if defined $rule->{reply} || defined $rule->{flood};
 
 	my $bytes = $self->_handed_on($client, @command);
 	my ($cut, $hang, $swap) = @$rule{qw(cut hang swap)};
@@ -1058,6 +1060,7 @@ sub _answer
 		return;
 	}
 	$self->_queue($client, $bytes, $rule->{delay}) if length $bytes;
+	$self->_queue($client, $rule->{extra}->[1], $rule->{extra}->[0]) if $rule->{extra};
 	$self->_queue($client, '', 0, hang_up => 1) if defined $cut;
 	return;
 }
