@@ -82,7 +82,7 @@ class ByHand {
   }
 }
 
-// What a program does with such a lock.  See "Locks of other Redis clients" in README.
+// What a program does with such a lock.  See "Leases in Redis" in README.
 class Worker {
   constructor(client, writer, opened) {
     this.client = client;

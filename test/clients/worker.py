@@ -117,7 +117,7 @@ class Symfony:
 
 
 class Worker:
-    """What a program does with such a lock.  See "Locks of other Redis clients" in README."""
+    """What a program does with such a lock.  See "Leases in Redis" in README."""
 
     def __init__(self, client):
         self.client = client
