@@ -13,6 +13,7 @@ OBJS = \
 	src/forget.o \
 	src/guard.o \
 	src/lease.o \
+	src/lease_end.o \
 	src/mark.o \
 	src/merge.o \
 	src/pg_fence.o \
@@ -25,7 +26,8 @@ OBJS = \
 	src/stats.o \
 	src/stats_view.o \
 	src/template.o \
-	src/verdict.o
+	src/verdict.o \
+	src/wait_queue.o
 PGFILEDESC = "pg_fence - fencing tokens and leases"
 
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql

@@ -49,6 +49,10 @@ CREATE TABLE fence.resource (
 	released_at timestamptz,
 	renewals bigint NOT NULL,
 	home bigint,
+	acquisitions bigint NOT NULL DEFAULT 0,
+	takeovers bigint NOT NULL DEFAULT 0,
+	hold_total interval NOT NULL DEFAULT '0',
+	hold_max interval NOT NULL DEFAULT '0',
 	CONSTRAINT resource_pkey PRIMARY KEY (name)
 ) WITH (fillfactor = 50);
 
@@ -67,6 +71,10 @@ COMMENT ON COLUMN fence.resource.released_at IS 'when it was released, NULL if i
 COMMENT ON COLUMN fence.resource.renewals IS 'how often it was extended';
 COMMENT ON COLUMN fence.resource.home IS
 	'the database that granted the lease; in a copy of it the lease is over';
+COMMENT ON COLUMN fence.resource.acquisitions IS 'leases granted so far';
+COMMENT ON COLUMN fence.resource.takeovers IS 'how many of them took over from another holder whose lease had run out';
+COMMENT ON COLUMN fence.resource.hold_total IS 'for how long the leases that have ended were held, together';
+COMMENT ON COLUMN fence.resource.hold_max IS 'the longest of them';
 
 REVOKE ALL ON TABLE fence.resource FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('fence.resource', '');
@@ -209,7 +217,11 @@ CREATE VIEW fence.leases AS
 		END AS remaining,
 		r.renewals,
 		r.released_at,
-		r.mark
+		r.mark,
+		r.acquisitions,
+		r.takeovers,
+		r.hold_total,
+		r.hold_max
 	FROM fence.resource r
 		CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) t
 	WHERE r.holder IS NOT NULL;

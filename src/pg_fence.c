@@ -17,6 +17,7 @@
 #include "policy.h"
 #include "present.h"
 #include "shmem.h"
+#include "wait_queue.h"
 
 PG_MODULE_MAGIC;
 
@@ -28,6 +29,7 @@ _PG_init(void)
 	fence_present_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_wait_queue_start();
 	fence_shmem_init();
 
 	MarkGUCPrefixReserved("pg_fence");

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *	  Shared memory of pg_fence: the statistics.
+ *	  Shared memory of pg_fence: statistics, and the queue of waiters.
  *
  * All of it is for convenience; no verdict depends on it.  It is there where
  * the library is in shared_preload_libraries, and from PostgreSQL 17 on
@@ -29,6 +29,7 @@
 #include "rejection.h"
 #include "shmem.h"
 #include "stats.h"
+#include "wait_queue.h"
 
 /*
  * The number changes with the layout: a new library may be installed while
@@ -53,7 +54,8 @@ static const struct
 	fence_resource_stats_init},
 	[FENCE_PART_TABLES] = {fence_table_stats_size, fence_table_stats_init},
 	[FENCE_PART_SERVERS] = {fence_server_stats_size, fence_server_stats_init},
-	[FENCE_PART_REJECTIONS] = {fence_rejections_size, fence_rejections_init}
+	[FENCE_PART_REJECTIONS] = {fence_rejections_size, fence_rejections_init},
+	[FENCE_PART_QUEUE] = {fence_wait_queue_size, fence_wait_queue_init}
 };
 
 /* NULL if there is no shared memory, or this backend has not attached yet. */
