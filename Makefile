@@ -22,6 +22,7 @@ OBJS = \
 	src/idempotency.o \
 	src/key.o \
 	src/lease.o \
+	src/lease_end.o \
 	src/mark.o \
 	src/merge.o \
 	src/pg_fence.o \
@@ -45,7 +46,8 @@ OBJS = \
 	src/table.o \
 	src/template.o \
 	src/unique.o \
-	src/verdict.o
+	src/verdict.o \
+	src/wait_queue.o
 PGFILEDESC = "pg_fence - fencing tokens and leases"
 
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql

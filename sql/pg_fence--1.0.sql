@@ -51,6 +51,10 @@ CREATE TABLE fence.resource (
 	home bigint,
 	lease text,
 	lease_value text,
+	acquisitions bigint NOT NULL DEFAULT 0,
+	takeovers bigint NOT NULL DEFAULT 0,
+	hold_total interval NOT NULL DEFAULT '0',
+	hold_max interval NOT NULL DEFAULT '0',
 	CONSTRAINT resource_pkey PRIMARY KEY (name)
 ) WITH (fillfactor = 50);
 
@@ -71,6 +75,10 @@ COMMENT ON COLUMN fence.resource.home IS
 	'the database that granted the lease; in a copy of it the lease is over';
 COMMENT ON COLUMN fence.resource.lease IS 'server that keeps the lease too, NULL if only PostgreSQL does';
 COMMENT ON COLUMN fence.resource.lease_value IS 'the value under which that server keeps it';
+COMMENT ON COLUMN fence.resource.acquisitions IS 'leases granted so far';
+COMMENT ON COLUMN fence.resource.takeovers IS 'how many of them took over from another holder whose lease had run out';
+COMMENT ON COLUMN fence.resource.hold_total IS 'for how long the leases that have ended were held, together';
+COMMENT ON COLUMN fence.resource.hold_max IS 'the longest of them';
 
 REVOKE ALL ON TABLE fence.resource FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('fence.resource', '');
@@ -261,6 +269,10 @@ CREATE VIEW fence.leases AS
 		r.renewals,
 		r.released_at,
 		r.mark,
+		r.acquisitions,
+		r.takeovers,
+		r.hold_total,
+		r.hold_max,
 		coalesce(r.lease, 'postgres') AS lease
 	FROM fence.resource r
 		CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) t

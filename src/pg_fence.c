@@ -18,6 +18,7 @@
 #include "policy.h"
 #include "present.h"
 #include "shmem.h"
+#include "wait_queue.h"
 
 PG_MODULE_MAGIC;
 
@@ -31,6 +32,7 @@ _PG_init(void)
 	fence_idempotency_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_wait_queue_start();
 	fence_shmem_init();
 
 	MarkGUCPrefixReserved("pg_fence");

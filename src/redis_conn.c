@@ -216,7 +216,9 @@ receive_reply(FenceRedis *redis, double deadline, FenceExpect expect,
 
 /*
  * Sends a command and receives the answer, whatever it is.  False if there
- * is none; then the connection stays marked as in flight.
+ * is none.  Unless the answer is one that fits the command, the connection
+ * stays in flight: it may have been said unasked, and the real one is still
+ * to come.
  */
 static bool
 exchange(FenceRedis *redis, const FenceCommand *command, double deadline,
@@ -230,17 +232,26 @@ exchange(FenceRedis *redis, const FenceCommand *command, double deadline,
 	if (!send_command(redis, deadline, reply) ||
 		!receive_reply(redis, deadline, command->expect, reply))
 		return false;
-	redis->in_flight = false;
+	if (reply->status == FENCE_REPLY_GOOD ||
+		reply->status == FENCE_REPLY_NO_SCRIPT)
+		redis->in_flight = false;
 	return true;
 }
 
-/* The same, where any answer but the expected one is a failure. */
+/* The same for what precedes the command: no other answer will do. */
 static bool
 exchange_good(FenceRedis *redis, const FenceCommand *command, double deadline,
 			  FenceReply *reply)
 {
-	return exchange(redis, command, deadline, reply) &&
-		reply->status == FENCE_REPLY_GOOD;
+	if (!exchange(redis, command, deadline, reply))
+		return false;
+	if (reply->status == FENCE_REPLY_GOOD)
+		return true;
+	redis->in_flight = true;
+	if (reply->status != FENCE_REPLY_UNABLE &&
+		reply->status != FENCE_REPLY_NOTHING)
+		reply->status = FENCE_REPLY_MISCONFIGURED;
+	return false;
 }
 
 /*
@@ -399,13 +410,13 @@ ask_sentinel(FenceRedis *redis, const char *host, int port, double deadline,
 	fence_command_add(&command, "get-master-addr-by-name",
 					  strlen("get-master-addr-by-name"));
 	fence_command_add(&command, master, strlen(master));
-	if (!connect_to(redis, host, port, deadline, reply) ||
-		!exchange(redis, &command, deadline, reply))
+	if (!connect_to(redis, host, port, deadline, reply))
 		return false;
-	if (reply->status == FENCE_REPLY_NOTHING)
-		return failed(reply, FENCE_REPLY_MISCONFIGURED,
-					  "the sentinels know no master of this name");
-	return reply->status == FENCE_REPLY_GOOD;
+	if (exchange_good(redis, &command, deadline, reply))
+		return true;
+	return reply->status == FENCE_REPLY_NOTHING ?
+		failed(reply, FENCE_REPLY_MISCONFIGURED,
+			   "the sentinels know no master of this name") : false;
 }
 
 /*
@@ -472,19 +483,42 @@ follow(FenceRedis *redis, double deadline, FenceReply *reply)
 }
 
 /*
- * The command, with whatever it takes to get it answered.  False if it has
- * not even been sent.
+ * Is there nothing to read on a connection that nothing was asked on?  Else
+ * it has ended, or what is there would be taken for the next answer.
  */
 static bool
+is_quiet(const FenceRedis *redis)
+{
+	char		unused;
+
+	return recv(redis->context->fd, &unused, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+		(errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* How far a command has come. */
+typedef enum CallResult
+{
+	CALL_NOT_SENT,
+	CALL_NOT_ANSWERED,			/* it may have been carried out */
+	CALL_ANSWERED
+} CallResult;
+
+/*
+ * The command, with whatever it takes to get it answered.
+ */
+static CallResult
 call(FenceRedis *redis, const FenceCommand *command, double deadline,
 	 FenceReply *reply)
 {
-	bool		retry = redis->context != NULL;
+	bool		retry;
 	bool		asked = false;
 	int			redirects = 0;
 
-	if (redis->context == NULL && !open_connection(redis, deadline, reply))
-		return false;
+	if (redis->context != NULL && !is_quiet(redis))
+		close_connection(redis);
+	retry = redis->context != NULL;
+	if (!retry && !open_connection(redis, deadline, reply))
+		return CALL_NOT_SENT;
 	for (;;)
 	{
 		bool		answered = exchange(redis, command, deadline, reply);
@@ -492,25 +526,23 @@ call(FenceRedis *redis, const FenceCommand *command, double deadline,
 		/* only this one command is served there */
 		if (asked)
 			redis->in_flight = true;
-		if ((reply->status == FENCE_REPLY_LOST && !answered) ||
-			reply->status == FENCE_REPLY_READ_ONLY)
+		if (answered && (reply->status == FENCE_REPLY_MOVED ||
+						 reply->status == FENCE_REPLY_ASK) &&
+			redirects++ < REDIRECTS_MAX)
 		{
-			redis->in_flight = true;
-			if (!retry || !open_connection(redis, deadline, reply))
-				return true;
-			retry = false;
-		}
-		else if (answered && (reply->status == FENCE_REPLY_MOVED ||
-							  reply->status == FENCE_REPLY_ASK))
-		{
-			if (redirects++ == REDIRECTS_MAX)
-				return true;
 			asked = reply->status == FENCE_REPLY_ASK;
 			if (!follow(redis, deadline, reply))
-				return true;
+				return CALL_NOT_ANSWERED;
+		}
+		else if (retry && (reply->status == FENCE_REPLY_LOST ||
+						   reply->status == FENCE_REPLY_READ_ONLY))
+		{
+			retry = false;
+			if (!open_connection(redis, deadline, reply))
+				return CALL_NOT_ANSWERED;
 		}
 		else
-			return true;
+			return answered ? CALL_ANSWERED : CALL_NOT_ANSWERED;
 	}
 }
 
@@ -567,13 +599,13 @@ breaker_is_open(FenceRedis *redis, FenceReply *reply)
  * after an answer that is about this one key.
  */
 static void
-mind_failure(FenceRedis *redis, const FenceReply *reply)
+mind_failure(FenceRedis *redis, const FenceReply *reply, CallResult result)
 {
 	double		now = now_ms();
 
 	if (reply->status != FENCE_REPLY_UNREACHABLE &&
 		(reply->status != FENCE_REPLY_MISCONFIGURED ||
-		 redis->context != NULL))
+		 result == CALL_ANSWERED))
 		return;
 	redis->breaker.failure = *reply;
 	redis->breaker.open_until = now + redis->options.breaker_ms;
@@ -590,7 +622,7 @@ bool
 fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 				 double deadline, FenceReply *reply)
 {
-	volatile bool sent = false;
+	volatile CallResult result = CALL_NOT_SENT;
 	double		start = now_ms();
 	FenceRedisOutcome outcome;
 
@@ -598,7 +630,7 @@ fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 		return false;
 	PG_TRY();
 	{
-		sent = call(redis, command, deadline, reply);
+		result = call(redis, command, deadline, reply);
 	}
 	PG_FINALLY();
 	{
@@ -609,8 +641,8 @@ fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 	outcome = settle(reply);
 	fence_stats_redis(redis->key.server,
 					  (int64) ((now_ms() - start) * 1000.0), outcome);
-	mind_failure(redis, reply);
-	return sent;
+	mind_failure(redis, reply, result);
+	return result != CALL_NOT_SENT;
 }
 
 /*

@@ -86,7 +86,11 @@ enum
 	Anum_home,
 	Anum_lease,
 	Anum_lease_value,
-	Natts_resource = Anum_lease_value
+	Anum_acquisitions,
+	Anum_takeovers,
+	Anum_hold_total,
+	Anum_hold_max,
+	Natts_resource = Anum_hold_max
 };
 
 /*
@@ -286,55 +290,53 @@ fence_resource_open(LOCKMODE mode)
 	return fence_table_open("resource", Natts_resource, mode);
 }
 
-/* Reads one column; char * ones are palloc'd, missing ones are NULL or 0. */
-static Datum
-row_datum(HeapTuple tuple, TupleDesc desc, int attnum, bool *isnull)
-{
-	Datum		value = heap_getattr(tuple, attnum, desc, isnull);
-
-	return *isnull ? (Datum) 0 : value;
-}
-
+/* Columns of a row; char * ones are palloc'd, missing ones are NULL or 0. */
 static char *
-row_text(HeapTuple tuple, TupleDesc desc, int attnum)
+text_of(const Datum *values, const bool *nulls, int attnum)
 {
-	bool		isnull;
-	Datum		value = row_datum(tuple, desc, attnum, &isnull);
-
-	return isnull ? NULL : TextDatumGetCString(value);
+	return nulls[attnum - 1] ? NULL : TextDatumGetCString(values[attnum - 1]);
 }
 
 static int64
-row_int64(HeapTuple tuple, TupleDesc desc, int attnum)
+int64_of(const Datum *values, const bool *nulls, int attnum)
 {
-	bool		isnull;
+	return nulls[attnum - 1] ? 0 : DatumGetInt64(values[attnum - 1]);
+}
 
-	return DatumGetInt64(row_datum(tuple, desc, attnum, &isnull));
+static int64
+usecs_of(const Datum *values, const bool *nulls, int attnum)
+{
+	return nulls[attnum - 1] ? 0 :
+		DatumGetIntervalP(values[attnum - 1])->time;
 }
 
 static void
 row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
 {
-	bool		isnull;
+	Datum		values[Natts_resource];
+	bool		nulls[Natts_resource];
 
+	heap_deform_tuple(tuple, desc, values, nulls);
 	row->found = true;
 	row->tuple = tuple;
-	row->token = row_int64(tuple, desc, Anum_token);
-	row->mark = row_int64(tuple, desc, Anum_mark);
-	row->mark_holder = row_text(tuple, desc, Anum_mark_holder);
-	row->marked_at = row_int64(tuple, desc, Anum_marked_at);
-	row->holder = row_text(tuple, desc, Anum_holder);
-	row->request_id = row_text(tuple, desc, Anum_request_id);
-	row->acquired_at = row_int64(tuple, desc, Anum_acquired_at);
-	row->expires_at = row_int64(tuple, desc, Anum_expires_at);
-	row->released_at = DatumGetTimestampTz(row_datum(tuple, desc,
-													 Anum_released_at,
-													 &isnull));
-	row->released = !isnull;
-	row->renewals = row_int64(tuple, desc, Anum_renewals);
-	row->home = row_int64(tuple, desc, Anum_home);
-	row->lease = row_text(tuple, desc, Anum_lease);
-	row->lease_value = row_text(tuple, desc, Anum_lease_value);
+	row->token = int64_of(values, nulls, Anum_token);
+	row->mark = int64_of(values, nulls, Anum_mark);
+	row->mark_holder = text_of(values, nulls, Anum_mark_holder);
+	row->marked_at = int64_of(values, nulls, Anum_marked_at);
+	row->holder = text_of(values, nulls, Anum_holder);
+	row->request_id = text_of(values, nulls, Anum_request_id);
+	row->acquired_at = int64_of(values, nulls, Anum_acquired_at);
+	row->expires_at = int64_of(values, nulls, Anum_expires_at);
+	row->released = !nulls[Anum_released_at - 1];
+	row->released_at = int64_of(values, nulls, Anum_released_at);
+	row->renewals = int64_of(values, nulls, Anum_renewals);
+	row->home = int64_of(values, nulls, Anum_home);
+	row->lease = text_of(values, nulls, Anum_lease);
+	row->lease_value = text_of(values, nulls, Anum_lease_value);
+	row->acquisitions = int64_of(values, nulls, Anum_acquisitions);
+	row->takeovers = int64_of(values, nulls, Anum_takeovers);
+	row->hold_total = usecs_of(values, nulls, Anum_hold_total);
+	row->hold_max = usecs_of(values, nulls, Anum_hold_max);
 }
 
 /*
@@ -344,7 +346,9 @@ void
 fence_row_of_slot(TupleTableSlot *slot, FenceName *name, FenceRow *row)
 {
 	HeapTuple	tuple = ExecCopySlotHeapTuple(slot);
-	char	   *data = row_text(tuple, slot->tts_tupleDescriptor, Anum_name);
+	bool		isnull;
+	char	   *data = TextDatumGetCString(slot_getattr(slot, Anum_name,
+														&isnull));
 
 	memset(row, 0, sizeof(FenceRow));
 	row_deform(tuple, slot->tts_tupleDescriptor, row);
@@ -430,6 +434,18 @@ set_text(Datum *values, bool *nulls, int attnum, const char *value)
 		values[attnum - 1] = CStringGetTextDatum(value);
 }
 
+/*
+ * A duration of so many microseconds.
+ */
+Datum
+fence_interval(int64 usecs)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = usecs;
+	return IntervalPGetDatum(interval);
+}
+
 static HeapTuple
 row_form(TupleDesc desc, const FenceName *name, const FenceRow *row)
 {
@@ -455,6 +471,10 @@ row_form(TupleDesc desc, const FenceName *name, const FenceRow *row)
 	nulls[Anum_home - 1] = (row->holder == NULL);
 	set_text(values, nulls, Anum_lease, row->lease);
 	set_text(values, nulls, Anum_lease_value, row->lease_value);
+	values[Anum_acquisitions - 1] = Int64GetDatum(row->acquisitions);
+	values[Anum_takeovers - 1] = Int64GetDatum(row->takeovers);
+	values[Anum_hold_total - 1] = fence_interval(row->hold_total);
+	values[Anum_hold_max - 1] = fence_interval(row->hold_max);
 
 	return heap_form_tuple(desc, values, nulls);
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *	  Shared memory of pg_fence: the statistics, and what else sessions tell
- *	  each other.
+ *	  Shared memory of pg_fence: statistics, the queue of waiters, and what
+ *	  sessions tell each other about Redis servers.
  *
  * All of it is for convenience; no verdict depends on it.  It is there where
  * the library is in shared_preload_libraries, and from PostgreSQL 17 on
@@ -31,6 +31,7 @@
 #include "rejection.h"
 #include "shmem.h"
 #include "stats.h"
+#include "wait_queue.h"
 
 /*
  * The number changes with the layout: a new library may be installed while
@@ -56,7 +57,8 @@ static const struct
 	[FENCE_PART_TABLES] = {fence_table_stats_size, fence_table_stats_init},
 	[FENCE_PART_SERVERS] = {fence_server_stats_size, fence_server_stats_init},
 	[FENCE_PART_BREAKERS] = {fence_breakers_size, fence_breakers_init},
-	[FENCE_PART_REJECTIONS] = {fence_rejections_size, fence_rejections_init}
+	[FENCE_PART_REJECTIONS] = {fence_rejections_size, fence_rejections_init},
+	[FENCE_PART_QUEUE] = {fence_wait_queue_size, fence_wait_queue_init}
 };
 
 /* NULL if there is no shared memory, or this backend has not attached yet. */

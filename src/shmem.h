@@ -20,10 +20,11 @@ typedef enum FencePart
 	FENCE_PART_TABLES,			/* counters per table */
 	FENCE_PART_SERVERS,			/* counters per Redis server */
 	FENCE_PART_BREAKERS,		/* Redis servers that are left alone */
-	FENCE_PART_REJECTIONS		/* the last refused writes */
+	FENCE_PART_REJECTIONS,		/* the last refused writes */
+	FENCE_PART_QUEUE			/* who waits for a lease */
 } FencePart;
 
-#define FENCE_PARTS	(FENCE_PART_REJECTIONS + 1)
+#define FENCE_PARTS	(FENCE_PART_QUEUE + 1)
 
 /* Settings that count when the memory is made. */
 typedef struct FenceLimits

@@ -132,24 +132,42 @@ add_to_object(FencePart part, Oid oid, const FenceIncrement *increments,
 }
 
 /*
- * One call of acquire(), for one resource.  Contended: it was not free at the
- * first look.  Waited: microseconds, 0 if the call did not wait.
+ * Somebody wants the lease on a resource.  Contended: it is not free.
  */
 void
-fence_stats_attempt(const FenceName *name, bool granted, bool contended,
-					int64 waited)
+fence_stats_attempt(const FenceName *name, bool contended)
 {
 	FenceIncrement increments[] = {
 		{FENCE_RESOURCE_ATTEMPTS, 1},
-		{FENCE_RESOURCE_ACQUIRED, granted},
-		{FENCE_RESOURCE_CONTENDED, contended},
+		{FENCE_RESOURCE_CONTENDED, contended}
+	};
+
+	add_to_resource(name, increments, lengthof(increments));
+}
+
+/*
+ * Somebody has waited for that, so many microseconds, with or without success.
+ */
+void
+fence_stats_wait(const FenceName *name, int64 waited)
+{
+	FenceIncrement increments[] = {
 		{FENCE_RESOURCE_WAIT_TIME, waited},
 		{FENCE_RESOURCE_WAITS + bucket_of(waited), 1}
 	};
 
-	add_to_resource(name, increments,
-					waited > 0 ? lengthof(increments) :
-					lengthof(increments) - 2);
+	add_to_resource(name, increments, lengthof(increments));
+}
+
+/*
+ * A lease has been granted.
+ */
+void
+fence_stats_grant(const FenceName *name)
+{
+	FenceIncrement increment = {FENCE_RESOURCE_ACQUIRED, 1};
+
+	add_to_resource(name, &increment, 1);
 }
 
 /*

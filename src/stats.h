@@ -93,8 +93,9 @@ extern Size fence_server_stats_size(const FenceLimits *limits);
 extern void fence_server_stats_init(void *part, const FenceLimits *limits,
 									int tranche);
 
-extern void fence_stats_attempt(const FenceName *name, bool granted,
-								bool contended, int64 waited);
+extern void fence_stats_attempt(const FenceName *name, bool contended);
+extern void fence_stats_wait(const FenceName *name, int64 waited);
+extern void fence_stats_grant(const FenceName *name);
 extern void fence_stats_lease_end(const FenceName *name, FenceLeaseEnd end,
 								  int64 held);
 extern void fence_stats_check(const FenceName *name);

@@ -57,15 +57,6 @@ put_counters(RowMaker *maker, const uint64 *counters, int count)
 		put(maker, Int64GetDatum(counters[i]), false);
 }
 
-static Datum
-interval_of(int64 usecs)
-{
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = usecs;
-	return IntervalPGetDatum(interval);
-}
-
 static void
 put_histogram(RowMaker *maker, const uint64 *counters)
 {
@@ -86,8 +77,8 @@ put_resource(RowMaker *maker, const char *key, int len, const uint64 *counters)
 {
 	put(maker, PointerGetDatum(cstring_to_text_with_len(key, len)), len == 0);
 	put_counters(maker, counters, FENCE_RESOURCE_WAIT_TIME);
-	put(maker, interval_of(counters[FENCE_RESOURCE_WAIT_TIME]), false);
-	put(maker, interval_of(counters[FENCE_RESOURCE_HOLD_TIME]), false);
+	put(maker, fence_interval(counters[FENCE_RESOURCE_WAIT_TIME]), false);
+	put(maker, fence_interval(counters[FENCE_RESOURCE_HOLD_TIME]), false);
 	put_histogram(maker, &counters[FENCE_RESOURCE_WAITS]);
 	put_histogram(maker, &counters[FENCE_RESOURCE_HOLDS]);
 }
@@ -113,7 +104,7 @@ put_server(RowMaker *maker, const char *key, int len, const uint64 *counters)
 {
 	put_oid(maker, key, len);
 	put_counters(maker, counters, FENCE_SERVER_TIME);
-	put(maker, interval_of(counters[FENCE_SERVER_TIME]), false);
+	put(maker, fence_interval(counters[FENCE_SERVER_TIME]), false);
 	put_histogram(maker, &counters[FENCE_SERVER_CALLS]);
 }
 
@@ -206,7 +197,7 @@ fence_histogram_bounds(PG_FUNCTION_ARGS)
 	int			i;
 
 	for (i = 0; i < FENCE_HISTOGRAM_BOUNDS; i++)
-		elements[i] = interval_of(fence_histogram_bound(i));
+		elements[i] = fence_interval(fence_histogram_bound(i));
 	PG_RETURN_ARRAYTYPE_P(construct_array(elements, FENCE_HISTOGRAM_BOUNDS,
 										  INTERVALOID, sizeof(Interval),
 										  false, TYPALIGN_DOUBLE));

@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_end.c
+ *	  What leases leave behind: counters in its row, statistics.
+ *
+ * Called before the row of the resource is changed, and written with that
+ * change: it costs no write of its own.
+ *
+ * IDENTIFICATION
+ *	  src/lease_end.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lease_end.h"
+
+/*
+ * The row's lease, which has not ended before, ends now; or has run out
+ * unnoticed.
+ */
+void
+fence_lease_ended(const FenceName *name, FenceRow *row, FenceLeaseEnd end,
+				  TimestampTz now)
+{
+	int64		held = Max(0, Min(now, row->expires_at) - row->acquired_at);
+
+	if (end == FENCE_LEASE_TAKEN_OVER)
+		row->takeovers++;
+	row->hold_total += held;
+	row->hold_max = Max(row->hold_max, held);
+	fence_stats_lease_end(name, end, held);
+}
+
+/* The lease before, if there is one that nobody has ended. */
+static void
+lease_replaced(const FenceName *name, FenceRow *row, const char *holder,
+			   TimestampTz now)
+{
+	FenceLeaseEnd end;
+
+	if (row->holder == NULL || row->released)
+		return;
+	if (fence_lease_live(row, now))
+		end = FENCE_LEASE_HANDED_OVER;
+	else if (strcmp(row->holder, holder) == 0)
+		end = FENCE_LEASE_EXPIRED;
+	else
+		end = FENCE_LEASE_TAKEN_OVER;
+	fence_lease_ended(name, row, end, now);
+}
+
+/*
+ * The resource of the row is granted to a holder.
+ */
+void
+fence_lease_granted(const FenceName *name, FenceRow *row, const char *holder,
+					TimestampTz now)
+{
+	lease_replaced(name, row, holder, now);
+	row->acquisitions++;
+	fence_stats_grant(name);
+}
