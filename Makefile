@@ -12,6 +12,7 @@ OBJS = \
 	src/evict.o \
 	src/forget.o \
 	src/guard.o \
+	src/histogram.o \
 	src/lease.o \
 	src/lease_end.o \
 	src/mark.o \
@@ -60,6 +61,7 @@ REGRESS = \
 	search_path \
 	audit \
 	errors \
+	histogram \
 	forget \
 	drop
 
