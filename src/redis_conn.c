@@ -248,8 +248,7 @@ exchange_good(FenceRedis *redis, const FenceCommand *command, double deadline,
 	if (reply->status == FENCE_REPLY_GOOD)
 		return true;
 	redis->in_flight = true;
-	if (reply->status != FENCE_REPLY_UNABLE &&
-		reply->status != FENCE_REPLY_NOTHING)
+	if (reply->status == FENCE_REPLY_NO_SCRIPT)
 		reply->status = FENCE_REPLY_MISCONFIGURED;
 	return false;
 }
