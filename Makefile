@@ -19,6 +19,7 @@ OBJS = \
 	src/forget.o \
 	src/guard.o \
 	src/guard_key.o \
+	src/histogram.o \
 	src/idempotency.o \
 	src/key.o \
 	src/lease.o \
@@ -81,6 +82,7 @@ REGRESS = \
 	search_path \
 	audit \
 	errors \
+	histogram \
 	forget \
 	drop
 

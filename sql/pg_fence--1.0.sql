@@ -596,6 +596,22 @@ REVOKE ALL ON FUNCTION fence.histogram_bounds() FROM PUBLIC;
 COMMENT ON FUNCTION fence.histogram_bounds() IS
 	'upper bounds of the buckets of all histograms; one more bucket is above the last';
 
+CREATE FUNCTION fence.histogram_percentile(histogram bigint[], fraction double precision)
+RETURNS interval
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'fence_histogram_percentile';
+REVOKE ALL ON FUNCTION fence.histogram_percentile(bigint[], double precision) FROM PUBLIC;
+COMMENT ON FUNCTION fence.histogram_percentile(bigint[], double precision) IS
+	'the duration that this fraction (0 to 1) of those in the histogram does not exceed';
+
+CREATE FUNCTION fence.histogram_text(histogram bigint[], width integer DEFAULT 50)
+RETURNS text
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'fence_histogram_text';
+REVOKE ALL ON FUNCTION fence.histogram_text(bigint[], integer) FROM PUBLIC;
+COMMENT ON FUNCTION fence.histogram_text(bigint[], integer) IS
+	'draws a histogram, for psql';
+
 --
 -- Protecting tables
 --
@@ -990,5 +1006,6 @@ COMMENT ON FUNCTION fence.grant_writer(regrole) IS
 GRANT USAGE ON SCHEMA fence TO pg_monitor;
 GRANT EXECUTE ON FUNCTION fence.home(), fence.trigger_arguments(bytea),
 	fence.stat_resources(), fence.stat_tables(), fence.stat_redis(),
-	fence.rejections(boolean), fence.histogram_bounds()
+	fence.rejections(boolean), fence.histogram_bounds(),
+	fence.histogram_percentile(bigint[], double precision), fence.histogram_text(bigint[], integer)
 	TO pg_monitor;

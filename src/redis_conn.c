@@ -248,8 +248,7 @@ exchange_good(FenceRedis *redis, const FenceCommand *command, double deadline,
 	if (reply->status == FENCE_REPLY_GOOD)
 		return true;
 	redis->in_flight = true;
-	if (reply->status != FENCE_REPLY_UNABLE &&
-		reply->status != FENCE_REPLY_NOTHING)
+	if (reply->status == FENCE_REPLY_NO_SCRIPT)
 		reply->status = FENCE_REPLY_MISCONFIGURED;
 	return false;
 }
@@ -511,7 +510,7 @@ call(FenceRedis *redis, const FenceCommand *command, double deadline,
 	 FenceReply *reply)
 {
 	bool		retry;
-	bool		asked = false;
+	bool		asked = false;	/* only this one command is served there */
 	int			redirects = 0;
 
 	if (redis->context != NULL && !is_quiet(redis))
@@ -523,8 +522,7 @@ call(FenceRedis *redis, const FenceCommand *command, double deadline,
 	{
 		bool		answered = exchange(redis, command, deadline, reply);
 
-		/* only this one command is served there */
-		if (asked)
+		if (asked || command->last)
 			redis->in_flight = true;
 		if (answered && (reply->status == FENCE_REPLY_MOVED ||
 						 reply->status == FENCE_REPLY_ASK) &&
@@ -670,6 +668,7 @@ fence_command_start(FenceCommand *command, const char *word,
 	command->count = 0;
 	command->expect = expect;
 	command->unconditional = false;
+	command->last = false;
 	fence_command_add(command, word, strlen(word));
 }
 

@@ -157,15 +157,24 @@ start_question(Question *question, Script *script,
 	appendBinaryStringInfo(&question->key, name->data, name->len);
 }
 
+/*
+ * By its text, a script is sent when its digest was not known.  If that was
+ * not the answer to the digest, there is one too many, and it must not meet
+ * another question: so the connection ends there.
+ */
 static bool
-call_script(FenceRedis *redis, const Question *question, const char *word,
-			const char *script, double deadline, FenceReply *reply)
+call_script(FenceRedis *redis, const Question *question, bool by_text,
+			double deadline, FenceReply *reply)
 {
+	const char *script = by_text ? question->script->text :
+		question->script->sha1;
 	FenceCommand command;
 	char		life[32];
 
-	fence_command_start(&command, word, FENCE_EXPECT_PAIR);
+	fence_command_start(&command, by_text ? "EVAL" : "EVALSHA",
+						FENCE_EXPECT_PAIR);
 	command.unconditional = question->unconditional;
+	command.last = by_text;
 	fence_command_add(&command, script, strlen(script));
 	fence_command_add(&command, "1", 1);
 	fence_command_add(&command, question->key.data, question->key.len);
@@ -191,11 +200,9 @@ ask(FenceRedis *redis, const Question *question, FenceReply *reply)
 
 	if (script->sha1[0] == '\0')
 		compute_sha1(script);
-	sent = call_script(redis, question, "EVALSHA", script->sha1, deadline,
-					   reply);
+	sent = call_script(redis, question, false, deadline, reply);
 	if (reply->status == FENCE_REPLY_NO_SCRIPT)
-		sent = call_script(redis, question, "EVAL", script->text, deadline,
-						   reply);
+		sent = call_script(redis, question, true, deadline, reply);
 	if (reply->status == FENCE_REPLY_NO_SCRIPT ||
 		(reply->status == FENCE_REPLY_GOOD &&
 		 (reply->pair[0] < script->least || reply->pair[0] > script->most)))

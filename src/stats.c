@@ -20,49 +20,6 @@
 #include "counters.h"
 #include "stats.h"
 
-#define USECS_PER_MS	INT64CONST(1000)
-
-/*
- * Upper bounds of the buckets, in microseconds: a round trip on the same
- * machine is some ten microseconds, a lease lasts a day at most.
- */
-static const int64 bounds[FENCE_HISTOGRAM_BOUNDS] = {
-	20, 50, 100, 200, 500,
-	1 * USECS_PER_MS, 2 * USECS_PER_MS, 5 * USECS_PER_MS,
-	10 * USECS_PER_MS, 20 * USECS_PER_MS, 50 * USECS_PER_MS,
-	100 * USECS_PER_MS, 200 * USECS_PER_MS, 500 * USECS_PER_MS,
-	1 * USECS_PER_SEC, 2 * USECS_PER_SEC, 5 * USECS_PER_SEC,
-	10 * USECS_PER_SEC, 20 * USECS_PER_SEC, 30 * USECS_PER_SEC,
-	1 * USECS_PER_MINUTE, 2 * USECS_PER_MINUTE, 5 * USECS_PER_MINUTE,
-	10 * USECS_PER_MINUTE, 30 * USECS_PER_MINUTE,
-	1 * USECS_PER_HOUR, 2 * USECS_PER_HOUR, 6 * USECS_PER_HOUR,
-	12 * USECS_PER_HOUR, USECS_PER_DAY
-};
-
-int64
-fence_histogram_bound(int i)
-{
-	return bounds[i];
-}
-
-static int
-bucket_of(int64 duration)
-{
-	int			low = 0;
-	int			high = FENCE_HISTOGRAM_BOUNDS;
-
-	while (low < high)
-	{
-		int			middle = (low + high) / 2;
-
-		if (duration <= bounds[middle])
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
-}
-
 Size
 fence_resource_stats_size(const FenceLimits *limits)
 {
@@ -153,7 +110,7 @@ fence_stats_wait(const FenceName *name, int64 waited)
 {
 	FenceIncrement increments[] = {
 		{FENCE_RESOURCE_WAIT_TIME, waited},
-		{FENCE_RESOURCE_WAITS + bucket_of(waited), 1}
+		{FENCE_RESOURCE_WAITS + fence_histogram_bucket(waited), 1}
 	};
 
 	add_to_resource(name, increments, lengthof(increments));
@@ -187,7 +144,7 @@ fence_stats_lease_end(const FenceName *name, FenceLeaseEnd end, int64 held)
 		{ends[end], 1},
 		{FENCE_RESOURCE_TAKEOVERS, end == FENCE_LEASE_TAKEN_OVER},
 		{FENCE_RESOURCE_HOLD_TIME, held},
-		{FENCE_RESOURCE_HOLDS + bucket_of(held), 1}
+		{FENCE_RESOURCE_HOLDS + fence_histogram_bucket(held), 1}
 	};
 
 	add_to_resource(name, increments, lengthof(increments));
@@ -262,7 +219,7 @@ fence_stats_redis(Oid server, int64 elapsed, FenceRedisOutcome outcome)
 	FenceIncrement increments[] = {
 		{FENCE_SERVER_OUTCOMES + outcome, 1},
 		{FENCE_SERVER_TIME, elapsed},
-		{FENCE_SERVER_CALLS + bucket_of(elapsed), 1}
+		{FENCE_SERVER_CALLS + fence_histogram_bucket(elapsed), 1}
 	};
 
 	add_to_object(FENCE_PART_SERVERS, server, increments,

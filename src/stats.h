@@ -11,12 +11,9 @@
 #ifndef FENCE_STATS_H
 #define FENCE_STATS_H
 
+#include "histogram.h"
 #include "resource.h"
 #include "shmem.h"
-
-/* Upper bounds of durations, see stats.c; one more bucket is above them. */
-#define FENCE_HISTOGRAM_BOUNDS	30
-#define FENCE_HISTOGRAM_BUCKETS	(FENCE_HISTOGRAM_BOUNDS + 1)
 
 /* PF001 to PF007, and everything else. */
 #define FENCE_REJECTION_CLASSES	8
@@ -104,6 +101,5 @@ extern void fence_stats_rejection(const FenceName *name, Oid relid,
 extern void fence_stats_bypass(Oid relid);
 extern void fence_stats_redis(Oid server, int64 elapsed,
 							  FenceRedisOutcome outcome);
-extern int64 fence_histogram_bound(int i);
 
 #endif							/* FENCE_STATS_H */

@@ -26,7 +26,6 @@ PG_FUNCTION_INFO_V1(fence_stat_resources);
 PG_FUNCTION_INFO_V1(fence_stat_tables);
 PG_FUNCTION_INFO_V1(fence_stat_redis);
 PG_FUNCTION_INFO_V1(fence_stat_reset);
-PG_FUNCTION_INFO_V1(fence_histogram_bounds);
 
 #define MAX_COUNTERS	FENCE_RESOURCE_COUNTERS
 #define MAX_COLUMNS		(FENCE_RESOURCE_COUNTERS + 1)
@@ -183,22 +182,4 @@ fence_stat_reset(PG_FUNCTION_ARGS)
 	fence_counters_reset(fence_shared_required(FENCE_PART_SERVERS));
 	fence_rejections_reset();
 	PG_RETURN_VOID();
-}
-
-/*
- * fence.histogram_bounds() returns interval[]
- *
- * Upper bounds of all buckets but the last.
- */
-Datum
-fence_histogram_bounds(PG_FUNCTION_ARGS)
-{
-	Datum		elements[FENCE_HISTOGRAM_BOUNDS];
-	int			i;
-
-	for (i = 0; i < FENCE_HISTOGRAM_BOUNDS; i++)
-		elements[i] = fence_interval(fence_histogram_bound(i));
-	PG_RETURN_ARRAYTYPE_P(construct_array(elements, FENCE_HISTOGRAM_BOUNDS,
-										  INTERVALOID, sizeof(Interval),
-										  false, TYPALIGN_DOUBLE));
 }

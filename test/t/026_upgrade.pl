@@ -64,7 +64,7 @@ sub extension_file
 
 my $install = slurp_file("$to$share/extension/pg_fence--$version.sql");
 (my $leases) = $install =~ /^CREATE VIEW fence\.leases AS\n(.*?);\n/ms or die 'fence.leases not found';
-$leases =~ s/\br\.mark\n/r.mark,\n\t\tr.mark_holder\n/ or die 'last column of fence.leases not found';
+$leases =~ s/(?=\n\tFROM fence\.resource r\n)/,\n\t\tr.mark_holder/ or die 'last column of fence.leases not found';
 my $next = <<"END";
 CREATE FUNCTION fence.next_version() RETURNS text LANGUAGE sql IMMUTABLE
 RETURN 'dummy';
