@@ -239,7 +239,7 @@ is(sqlstate($session, $check), 'PF007', 'speaks first, and not as Redis does');
 behave(greet => "+OK\r\n", mute => 1);
 is(sqlstate($session, $check), 'PF007', 'speaks first');
 alter_server($session, 'f', timeout_ms => $timeout + 1);
-behave(greet => "-ERR max number of clients reached\r\n");
+behave(greet => "-ERR max number of clients reached\r\n", mute => 1);
 is(sqlstate($session, $check), 'PF006', 'too many clients');
 behave_well();
 $session->ask("ALTER SERVER f OPTIONS (SET breaker_ms '0')");
