@@ -76,6 +76,10 @@ ISOLATION = \
 	equal_tokens \
 	external_tokens \
 	heartbeat \
+	i_order \
+	i_savepoint \
+	i_serializable \
+	i_twins \
 	isolation_levels \
 	lease_races \
 	lock_order \
