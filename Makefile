@@ -69,6 +69,14 @@ REGRESS = \
 	audit \
 	errors \
 	forget \
+	claim \
+	claim_errors \
+	claim_many \
+	sequence \
+	admit \
+	prune \
+	key_column \
+	key_writes \
 	drop
 
 # prepared comes last: what it leaves behind when it fails would hold up the rest

@@ -134,8 +134,8 @@ SELECT fence.protect('aud_named', 'aud-{id}');
 TABLE audit;
 -- arguments that nobody understands
 CREATE TABLE aud_odd (id int);
-CREATE TRIGGER hand AFTER INSERT OR UPDATE OR DELETE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'key_column=id');
-CREATE TRIGGER hand_truncate BEFORE TRUNCATE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'key_column=id');
+CREATE TRIGGER hand AFTER INSERT OR UPDATE OR DELETE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'colour=red');
+CREATE TRIGGER hand_truncate BEFORE TRUNCATE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'colour=red');
 TABLE audit;
 DROP TABLE aud_odd;
 -- on what is no table
