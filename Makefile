@@ -84,6 +84,14 @@ REGRESS = \
 	errors \
 	histogram \
 	forget \
+	claim \
+	claim_errors \
+	claim_many \
+	sequence \
+	admit \
+	prune \
+	key_column \
+	key_writes \
 	drop
 
 # prepared comes last: what it leaves behind when it fails would hold up the rest
@@ -91,6 +99,10 @@ ISOLATION = \
 	equal_tokens \
 	external_tokens \
 	heartbeat \
+	i_order \
+	i_savepoint \
+	i_serializable \
+	i_twins \
 	isolation_levels \
 	lease_races \
 	lock_order \

@@ -612,6 +612,23 @@ REVOKE ALL ON FUNCTION fence.histogram_text(bigint[], integer) FROM PUBLIC;
 COMMENT ON FUNCTION fence.histogram_text(bigint[], integer) IS
 	'draws a histogram, for psql';
 
+CREATE VIEW fence.keys AS
+	SELECT k.scope, k.key, k.claimed_at, k.expires_at,
+		pg_catalog.pg_column_size(k.response) AS response_size
+	FROM fence.idempotency_key k;
+REVOKE ALL ON TABLE fence.keys FROM PUBLIC;
+GRANT SELECT ON TABLE fence.keys TO pg_monitor;
+COMMENT ON VIEW fence.keys IS
+	'idempotency keys that are kept, without their requests and responses';
+
+CREATE VIEW fence.producers AS
+	SELECT p.name AS producer, p.last, p.claimed_at
+	FROM fence.producer p;
+REVOKE ALL ON TABLE fence.producers FROM PUBLIC;
+GRANT SELECT ON TABLE fence.producers TO pg_monitor;
+COMMENT ON VIEW fence.producers IS
+	'producers of numbered streams, and the last number of each that was applied';
+
 --
 -- Protecting tables
 --

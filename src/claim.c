@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "utils/rel.h"
 
 #include "claim.h"
@@ -72,6 +73,19 @@ note_claim(const FenceKey *key, const FenceClaimRequest *request)
 }
 
 /*
+ * Nothing has happened under the earlier claim: it is this statement's now.
+ * Like one that writes a row, it raises the command number, or the next
+ * statement could not be told from it.
+ */
+static void
+take_over(const FenceKey *key, const FenceClaimRequest *request)
+{
+	note_claim(key, request);
+	(void) GetCurrentCommandId(true);
+	CommandCounterIncrement();
+}
+
+/*
  * This transaction has claimed the key before.  True if that is the claim
  * that is asked for now.
  */
@@ -91,8 +105,7 @@ claim_again(const FenceKey *key, const FenceClaim *own,
 					 errhint("Call fence.complete() for the first claim before the key is asked for again.")));
 			break;
 		case FENCE_CLAIM_UNWRITTEN:
-			/* nothing has happened under it: it is this statement's now */
-			note_claim(key, request);
+			take_over(key, request);
 			return true;
 		case FENCE_CLAIM_DONE:
 			break;
@@ -176,19 +189,21 @@ fence_claim(const FenceKey *key, const FenceClaimRequest *request,
 }
 
 /*
- * A row has been written under the key that a guard has claimed.
+ * A row has been written under the key.  False if no guard has claimed it for
+ * that.
  */
-void
+bool
 fence_claim_written(const FenceKey *key)
 {
 	const FenceClaim *own = fence_claimed(key);
 	FenceClaim	claim;
 
 	if (own == NULL || own->state != FENCE_CLAIM_UNWRITTEN)
-		return;
+		return false;
 	claim = *own;
 	claim.state = FENCE_CLAIM_DONE;
 	fence_claimed_note(key, &claim);
+	return true;
 }
 
 static void

@@ -39,7 +39,7 @@ extern void fence_claim_with(FenceUnique *claims, const FenceKey *key,
 							 FenceClaimResult *result);
 extern void fence_claim(const FenceKey *key, const FenceClaimRequest *request,
 						FenceClaimResult *result);
-extern void fence_claim_written(const FenceKey *key);
+extern bool fence_claim_written(const FenceKey *key);
 extern void fence_complete(const FenceKey *key, bool has_response,
 						   Datum response);
 

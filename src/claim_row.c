@@ -147,7 +147,11 @@ fence_claim_row_set_response(FenceUnique *claims, const FenceKey *key,
 	HeapTuple	tuple;
 
 	if (!fence_unique_find(claims, UUIDPGetDatum(&key->id)))
-		elog(ERROR, "could not find the row of an own claim");
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the claim on idempotency key \"%s\" has disappeared from fence.idempotency_key",
+						key->key),
+				 errhint("Rows of fence.idempotency_key must not be deleted by hand.")));
 	tid = claims->slot->tts_tid;
 	tuple = heap_modify_tuple_by_cols(ExecCopySlotHeapTuple(claims->slot),
 									  RelationGetDescr(claims->heap), 1,

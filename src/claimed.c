@@ -144,6 +144,44 @@ fence_claimed_note(const FenceKey *key, const FenceClaim *claim)
 	newest = note;
 }
 
+/*
+ * What stands for the replays of a resource among the claims.  No key is
+ * blank, so it is nobody else's.
+ */
+static FenceKey
+replay_key(const char *resource)
+{
+	return fence_key(resource, " ");
+}
+
+/*
+ * The statement was told by admit() that what it is to do has been done.
+ */
+void
+fence_replayed_note(const char *resource, const FenceStatement *statement)
+{
+	FenceKey	key = replay_key(resource);
+	FenceClaim	claim;
+
+	claim.state = FENCE_CLAIM_DONE;
+	claim.statement = *statement;
+	fence_claimed_note(&key, &claim);
+}
+
+bool
+fence_replayed(const char *resource, const FenceStatement *statement)
+{
+	const FenceClaim *note = NULL;
+	FenceKey	key;
+
+	if (claimed_keys != NULL)
+	{
+		key = replay_key(resource);
+		note = fence_claimed(&key);
+	}
+	return note != NULL && fence_same_statement(&note->statement, statement);
+}
+
 /* The next claim in this state, from a note of the list on; or NULL. */
 static const Note *
 next_claim(const Note *note, FenceClaimState state)
@@ -196,8 +234,8 @@ drop_unwritten_claims(void)
 	fence_claims_open(&claims, RowExclusiveLock);
 	for (; note != NULL; note = next_claim(note->older, FENCE_CLAIM_UNWRITTEN))
 	{
-		if (!fence_unique_find(&claims,
-							   UUIDPGetDatum(&note->known->key.id)) ||
+		if (fence_unique_find(&claims,
+							  UUIDPGetDatum(&note->known->key.id)) &&
 			!fence_unique_delete(&claims, &claims.slot->tts_tid))
 			elog(ERROR, "could not delete the claim for a row that was not written");
 	}

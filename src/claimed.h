@@ -30,5 +30,9 @@ typedef struct FenceClaim
 extern void fence_claimed_init(void);
 extern const FenceClaim *fence_claimed(const FenceKey *key);
 extern void fence_claimed_note(const FenceKey *key, const FenceClaim *claim);
+extern void fence_replayed_note(const char *resource,
+								const FenceStatement *statement);
+extern bool fence_replayed(const char *resource,
+						   const FenceStatement *statement);
 
 #endif							/* FENCE_CLAIMED_H */

@@ -32,6 +32,7 @@
 #include "catalog/pg_trigger.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
+#include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 
 #include "claim.h"
@@ -78,17 +79,26 @@ sets_key(const FenceKeyedRow *row)
 		is_changed(row);
 }
 
+/* Is the statement run by a trigger of another one? */
+static bool
+is_nested(void)
+{
+	return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) > 1;
+}
+
 /*
  * May the row be left alone if its key is a duplicate?
  *
- * Not the action of a foreign key, which must not stop half way.  Nor a row
- * whose key may not be set at all: in a MERGE with several actions, the set
- * of updated columns is that of all of them together.
+ * Not in what a foreign key or a trigger does for a statement: that must not be
+ * done by half.  Not by a guard that only observes.  Nor a row whose key may
+ * not be set at all: in a MERGE with several actions, the set of updated columns
+ * is that of all of them together.
  */
 static bool
 may_skip(const FenceKeyedRow *row)
 {
-	if (!row->policy->skip_duplicates || InNoForceRLSOperation())
+	if (!row->policy->skip_duplicates || row->policy->observe ||
+		InNoForceRLSOperation() || is_nested())
 		return false;
 	return !TRIGGER_FIRED_BY_UPDATE(row->trigdata->tg_event) ||
 		is_changed(row) ||
@@ -251,7 +261,7 @@ before_update(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 			verdict = claim_key(row, &key, skip);
 	}
 	if (upsert && verdict == NULL && !*skip)
-		fence_claim_written(&inserted);
+		(void) fence_claim_written(&inserted);
 	return verdict;
 }
 
@@ -309,8 +319,8 @@ has_later_trigger(const FenceKeyedRow *row)
  * AFTER ROW, INSERT or UPDATE: something has happened under the key.
  *
  * If a later trigger may have replaced the key, the one that was written
- * counts, and it is too late to skip the row.  Otherwise a key that this
- * transaction has not claimed came along from another partition.
+ * counts, and it is too late to skip the row.  Otherwise a key that is not
+ * waiting for that has had it already, or came along from another partition.
  */
 const FenceVerdict *
 fence_key_after_write(const FenceKeyedRow *row)
@@ -321,14 +331,14 @@ fence_key_after_write(const FenceKeyedRow *row)
 	if (!sets_key(row))
 		return NULL;
 	verdict = row_key(row, new_slot(row), &key);
-	if (verdict == NULL && fence_claimed(&key) != NULL)
-		fence_claim_written(&key);
-	else if (!has_later_trigger(row))
-		verdict = NULL;
-	else if (verdict == NULL)
+	if (verdict == NULL && fence_claim_written(&key))
+		return NULL;
+	if (!has_later_trigger(row))
+		return NULL;
+	if (verdict == NULL)
 	{
 		verdict = claim_key(row, &key, NULL);
-		fence_claim_written(&key);
+		(void) fence_claim_written(&key);
 	}
 	return verdict;
 }

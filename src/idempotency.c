@@ -363,8 +363,9 @@ fence_admit(PG_FUNCTION_ARGS)
 	request.request = request_of_datum(PG_GETARG_DATUM(3), PG_ARGISNULL(3));
 
 	fence_claim(&key, &request, &result);
-	verdict = result.fresh ? fence_present(&token) : NULL;
-	if (verdict != NULL)
+	if (!result.fresh)
+		fence_replayed_note(resource, &request.statement);
+	else if ((verdict = fence_present(&token)) != NULL)
 		fence_verdict_report(ERROR, verdict, NULL);
 
 	values[0] = BoolGetDatum(result.fresh);

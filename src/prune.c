@@ -25,6 +25,7 @@
  */
 #include "postgres.h"
 
+#include "access/sysattr.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "common/pg_prng.h"
@@ -51,6 +52,23 @@ PG_FUNCTION_INFO_V1(fence_prune);
 static BlockNumber next_block = 0;
 
 /*
+ * May the row in the slot go?  What this transaction has claimed itself may
+ * still have to be completed, however late it is.
+ */
+static bool
+is_prunable(FenceUnique *claims, TupleTableSlot *slot, TimestampTz now,
+			Snapshot snapshot)
+{
+	bool		isnull;
+
+	return fence_claim_row_expired(slot, now) &&
+		table_tuple_satisfies_snapshot(claims->heap, slot, snapshot) &&
+		!TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot,
+																				   MinTransactionIdAttributeNumber,
+																				   &isnull)));
+}
+
+/*
  * Deletes up to max_rows expired rows of a page; returns how many.
  *
  * The scan takes every version there is, and the snapshot is asked only about
@@ -75,8 +93,7 @@ prune_page(FenceUnique *claims, BlockNumber block, TimestampTz now,
 	{
 		ItemPointerData tid = slot->tts_tid;
 
-		if (fence_claim_row_expired(slot, now) &&
-			table_tuple_satisfies_snapshot(claims->heap, slot, snapshot) &&
+		if (is_prunable(claims, slot, now, snapshot) &&
 			fence_unique_delete(claims, &tid))
 			count++;
 	}

@@ -226,7 +226,7 @@ decode_expected(const redisReply *reply, FenceExpect expect,
 				return false;
 			decoded->port = port_number(reply->element[1]->str,
 										reply->element[1]->len);
-			return decoded->port != 0 &&
+			return decoded->port != 0 && reply->element[0]->len > 0 &&
 				copy_host(reply->element[0]->str, reply->element[0]->len,
 						  decoded->host);
 	}

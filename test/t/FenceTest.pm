@@ -560,7 +560,8 @@ sub _take_answer
 	$self->{seconds} = time - $self->{started};
 	$self->{output} = $output;
 	$self->{errors} = $errors;
-	$self->{state} = $errors =~ /(?:ERROR|FATAL): +(\w{5})$/m ? $1 : $self->_running ? '' : '08006';
+	# FEHLER: a test has German messages
+	$self->{state} = $errors =~ /(?:ERROR|FATAL|FEHLER): +(\w{5})$/m ? $1 : $self->_running ? '' : '08006';
 	$self->{stdout} = $self->{stderr} = '';
 	$self->{answered} = 1;
 	return 1;

@@ -104,6 +104,7 @@ test_address(void)
 	CHECK(decoded.port == 6379);
 	CHECK(status_of("*-1\r\n", FENCE_EXPECT_ADDRESS) == FENCE_REPLY_NOTHING);
 	CHECK(status_of("$-1\r\n", FENCE_EXPECT_ADDRESS) == FENCE_REPLY_NOTHING);
+	CHECK(status_of("*2\r\n$0\r\n\r\n$1\r\n1\r\n", FENCE_EXPECT_ADDRESS) == FENCE_REPLY_MISCONFIGURED);
 	CHECK(status_of("*2\r\n$1\r\nh\r\n$1\r\n0\r\n", FENCE_EXPECT_ADDRESS) == FENCE_REPLY_MISCONFIGURED);
 	CHECK(status_of("*2\r\n$1\r\nh\r\n$5\r\n65536\r\n", FENCE_EXPECT_ADDRESS) == FENCE_REPLY_MISCONFIGURED);
 	CHECK(status_of("*2\r\n$1\r\nh\r\n:1\r\n", FENCE_EXPECT_ADDRESS) == FENCE_REPLY_MISCONFIGURED);
