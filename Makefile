@@ -13,6 +13,7 @@ OBJS = \
 	src/forget.o \
 	src/guard.o \
 	src/histogram.o \
+	src/history.o \
 	src/lease.o \
 	src/lease_end.o \
 	src/mark.o \
@@ -26,6 +27,7 @@ OBJS = \
 	src/shmem.o \
 	src/stats.o \
 	src/stats_view.o \
+	src/table.o \
 	src/template.o \
 	src/verdict.o \
 	src/wait_queue.o
@@ -62,6 +64,7 @@ REGRESS = \
 	audit \
 	errors \
 	histogram \
+	history \
 	forget \
 	drop
 

@@ -14,6 +14,7 @@
 #include "utils/guc.h"
 
 #include "guard.h"
+#include "history.h"
 #include "policy.h"
 #include "present.h"
 #include "shmem.h"
@@ -29,6 +30,7 @@ _PG_init(void)
 	fence_present_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_history_init();
 	fence_wait_queue_start();
 	fence_shmem_init();
 
