@@ -20,6 +20,7 @@ OBJS = \
 	src/guard.o \
 	src/guard_key.o \
 	src/histogram.o \
+	src/history.o \
 	src/idempotency.o \
 	src/key.o \
 	src/lease.o \
@@ -83,6 +84,7 @@ REGRESS = \
 	audit \
 	errors \
 	histogram \
+	history \
 	forget \
 	claim \
 	claim_errors \

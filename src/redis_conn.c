@@ -302,17 +302,33 @@ introduce(FenceRedis *redis, double deadline, FenceReply *reply)
 	return true;
 }
 
+/*
+ * Accounts for the socket, and makes sure that there is room for the event
+ * set, too: that one would complain in words of its own.
+ */
+static void
+acquire_fds(void)
+{
+	bool		first = AcquireExternalFD();
+	bool		second = first && AcquireExternalFD();
+
+	if (second || first)
+		ReleaseExternalFD();
+	if (second)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("could not connect to Redis: too many open files in this session"),
+			 errhint("Name fewer servers in one session, or raise max_files_per_process.")));
+}
+
 /* Opens the socket.  The caller waits until it is connected. */
 static bool
 open_socket(FenceRedis *redis, const char *host, int port, FenceReply *reply)
 {
 	redisReader *reader;
 
-	if (!AcquireExternalFD())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not connect to Redis: %m"),
-				 errhint("Too many files are open; see max_files_per_process.")));
+	acquire_fds();
 	redis->context = host == NULL ?
 		redisConnectUnixNonBlock(redis->options.socket) :
 		redisConnectNonBlock(host, port);
