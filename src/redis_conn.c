@@ -312,7 +312,7 @@ acquire_fds(void)
 	bool		first = AcquireExternalFD();
 	bool		second = first && AcquireExternalFD();
 
-	if (second || first)
+	if (first)
 		ReleaseExternalFD();
 	if (second)
 		return;
