@@ -735,7 +735,7 @@ sub commands
 	for (;;)
 	{
 		my $line = $self->{monitor}->receive;
-		my ($from, $command) = $line =~ /^[\d.]+ \[\d+ (\S+)\] "(\w+)"/ or die $line;
+		my ($from, $command) = $line =~ /^[\d.]+ \[\d+ (\S+)\] "([\w-]+)"/ or die $line;
 		return @commands if $line =~ /"\Q$mark\E"$/;
 		push @commands, uc $command unless $from eq 'lua';
 	}
