@@ -357,8 +357,9 @@ watch_socket(FenceRedis *redis)
 	redis->events = fence_wait_event_set(3);
 	AddWaitEventToSet(redis->events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch,
 					  NULL);
-	AddWaitEventToSet(redis->events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
-					  NULL, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(redis->events, WL_EXIT_ON_PM_DEATH,
+						  PGINVALID_SOCKET, NULL, NULL);
 	redis->socket_event = AddWaitEventToSet(redis->events,
 											WL_SOCKET_WRITEABLE,
 											redis->context->fd, NULL, NULL);
