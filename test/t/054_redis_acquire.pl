@@ -359,6 +359,14 @@ $fake->behave;
 alter_server($session, 'f', timeout_ms => 2000);
 gives($session, q{SELECT count(*) FROM fence.resource WHERE token > 3}, 0, 'no token was wasted on any of this');
 
+# A05: a slow answer is part of the lease's life, not an addition to it.
+alter_server($session, 'f', timeout_ms => 5000);
+$fake->behave(delay => 0.5);
+gives($session, "SELECT acquired, remaining <= '9.5 s' FROM fence.acquire('slow', 'a', '10 s', lease => 'f')", 't|t', 'A05: a slow acquire');
+gives($session, "SELECT extended, remaining <= '19.5 s' FROM fence.extend('slow', 1, '20 s')", 't|t', 'A05: a slow extend');
+$fake->behave;
+alter_server($session, 'f', timeout_ms => 2000);
+
 # A09: who has it, and who could not be asked
 $r = resource;
 $redis->does('SET', $r, 'somebody', 'PX', 60000);

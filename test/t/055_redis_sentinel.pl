@@ -97,6 +97,30 @@ foreach my $case (
 	alter_server($session, 'both_of', timeout_ms => 2000);
 }
 
+# D09: the master that is known has been demoted.  The sentinels are asked again, once.
+my @fakes = map { fake_redis(port => 1, behind => $master) } 1, 2;
+my @ports = map { '$' . length($_->{port}) . "\r\n$_->{port}\r\n" } @fakes;
+$fake->behave(reply => "*2\r\n$host$ports[0]");
+alter_server($session, 'fake', timeout_ms => 2000);
+gives($session, q{SELECT fence.check('lock', 1, 'a', 'fake')}, 't', 'the first master');
+gives($session, q{SELECT acquired FROM fence.acquire('demoted', 'a', lease => 'fake')}, 't', '... a lease');
+$session->does(q{SELECT fence.check('lock', 1, 'a', 'fake')}) foreach 1, 2;
+$fake->behave(reply => "*2\r\n$host$ports[1]");
+foreach my $statement (q{SELECT fence.check('lock', 1, 'a', 'fake')}, q{SELECT extended FROM fence.extend('demoted', 1)})
+{
+	$session->does(q{SELECT fence.check('lock', 1, 'a', 'fake')});
+	$fakes[0]->behave(reply => "-READONLY You can't write against a read only replica.\r\n");
+	gives($session, $statement, 't', 'D09: demoted, and another one is master');
+	$fake->behave(reply => "*2\r\n$host$ports[0]");
+	$fakes[0]->behave;
+	alter_server($session, 'fake', timeout_ms => 2000);
+	$session->does(q{SELECT fence.check('lock', 1, 'a', 'fake')}) foreach 1, 2;
+	$fake->behave(reply => "*2\r\n$host$ports[1]");
+}
+$_->behave(reply => "-READONLY You can't write against a read only replica.\r\n") foreach @fakes;
+refuses($session, q{SELECT fence.check('lock', 1, 'a', 'fake')}, 'PF006', '... or nobody is');
+is($_->counts->{commands}, 1, '... each is asked once') foreach @fakes;
+
 # ---------------------------------------------------------------- failover
 
 # The lock of another client and a lease of our own reach the master only: the replica is
