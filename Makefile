@@ -101,8 +101,11 @@ ISOLATION = \
 	equal_tokens \
 	external_tokens \
 	heartbeat \
+	i_admit \
+	i_key_column \
 	i_order \
 	i_savepoint \
+	i_sequence \
 	i_serializable \
 	i_twins \
 	isolation_levels \
