@@ -34,6 +34,9 @@ $$;
 -- Storage
 --
 
+-- All tables are heaps, whatever default_table_access_method says: their rows
+-- are reached without the executor.
+
 -- One row per resource.  The only index is on the name, and pages keep room:
 -- what acquire(), extend() and release() write are HOT updates.
 CREATE TABLE fence.resource (
@@ -56,7 +59,7 @@ CREATE TABLE fence.resource (
 	hold_total interval NOT NULL DEFAULT '0',
 	hold_max interval NOT NULL DEFAULT '0',
 	CONSTRAINT resource_pkey PRIMARY KEY (name)
-) WITH (fillfactor = 50);
+) USING heap WITH (fillfactor = 50);
 
 COMMENT ON TABLE fence.resource IS
 	'One row per resource: tokens issued, high-water mark, lease. Written by the functions of pg_fence only.';
@@ -94,7 +97,7 @@ CREATE TABLE fence.idempotency_key (
 	request bytea,
 	response jsonb,
 	CONSTRAINT idempotency_key_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 90);
+) USING heap WITH (fillfactor = 90);
 
 COMMENT ON TABLE fence.idempotency_key IS
 	'One row per claimed idempotency key. Written by the functions of pg_fence only.';
@@ -119,7 +122,7 @@ CREATE TABLE fence.producer (
 	last bigint NOT NULL,
 	claimed_at timestamptz NOT NULL,
 	CONSTRAINT producer_pkey PRIMARY KEY (name)
-) WITH (fillfactor = 50);
+) USING heap WITH (fillfactor = 50);
 
 COMMENT ON TABLE fence.producer IS
 	'One row per producer of a numbered stream. Written by fence.claim_sequence() only.';
@@ -587,7 +590,7 @@ CREATE TABLE fence.history (
 	acquired_at timestamptz NOT NULL,
 	ended_at timestamptz NOT NULL,
 	ended text NOT NULL
-);
+) USING heap;
 CREATE INDEX history_resource_idx ON fence.history (resource, ended_at);
 -- for pruning
 CREATE INDEX history_ended_at_idx ON fence.history (ended_at);
