@@ -108,6 +108,7 @@ ISOLATION = \
 	i_sequence \
 	i_serializable \
 	i_twins \
+	i_where \
 	isolation_levels \
 	lease_races \
 	lock_order \
