@@ -20,6 +20,7 @@ OBJS = \
 	src/guard.o \
 	src/guard_key.o \
 	src/histogram.o \
+	src/history.o \
 	src/idempotency.o \
 	src/key.o \
 	src/lease.o \
@@ -83,6 +84,7 @@ REGRESS = \
 	audit \
 	errors \
 	histogram \
+	history \
 	forget \
 	claim \
 	claim_errors \
@@ -99,10 +101,14 @@ ISOLATION = \
 	equal_tokens \
 	external_tokens \
 	heartbeat \
+	i_admit \
+	i_key_column \
 	i_order \
 	i_savepoint \
+	i_sequence \
 	i_serializable \
 	i_twins \
+	i_where \
 	isolation_levels \
 	lease_races \
 	lock_order \

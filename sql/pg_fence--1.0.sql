@@ -34,6 +34,9 @@ $$;
 -- Storage
 --
 
+-- All tables are heaps, whatever default_table_access_method says: their rows
+-- are reached without the executor.
+
 -- One row per resource.  The only index is on the name, and pages keep room:
 -- what acquire(), extend() and release() write are HOT updates.
 CREATE TABLE fence.resource (
@@ -56,7 +59,7 @@ CREATE TABLE fence.resource (
 	hold_total interval NOT NULL DEFAULT '0',
 	hold_max interval NOT NULL DEFAULT '0',
 	CONSTRAINT resource_pkey PRIMARY KEY (name)
-) WITH (fillfactor = 50);
+) USING heap WITH (fillfactor = 50);
 
 COMMENT ON TABLE fence.resource IS
 	'One row per resource: tokens issued, high-water mark, lease. Written by the functions of pg_fence only.';
@@ -94,7 +97,7 @@ CREATE TABLE fence.idempotency_key (
 	request bytea,
 	response jsonb,
 	CONSTRAINT idempotency_key_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 90);
+) USING heap WITH (fillfactor = 90);
 
 COMMENT ON TABLE fence.idempotency_key IS
 	'One row per claimed idempotency key. Written by the functions of pg_fence only.';
@@ -119,7 +122,7 @@ CREATE TABLE fence.producer (
 	last bigint NOT NULL,
 	claimed_at timestamptz NOT NULL,
 	CONSTRAINT producer_pkey PRIMARY KEY (name)
-) WITH (fillfactor = 50);
+) USING heap WITH (fillfactor = 50);
 
 COMMENT ON TABLE fence.producer IS
 	'One row per producer of a numbered stream. Written by fence.claim_sequence() only.';
@@ -579,6 +582,72 @@ GRANT SELECT ON TABLE fence.rejections TO pg_monitor;
 COMMENT ON VIEW fence.rejections IS
 	'the last refused writes, newest first; they outlive the transaction that was refused';
 
+-- Leases that have ended, written while pg_fence.history is on.
+CREATE TABLE fence.history (
+	resource text COLLATE pg_catalog."C" NOT NULL,
+	token bigint NOT NULL,
+	holder text NOT NULL,
+	acquired_at timestamptz NOT NULL,
+	ended_at timestamptz NOT NULL,
+	ended text NOT NULL
+) USING heap;
+CREATE INDEX history_resource_idx ON fence.history (resource, ended_at);
+-- for pruning
+CREATE INDEX history_ended_at_idx ON fence.history (ended_at);
+
+COMMENT ON TABLE fence.history IS
+	'Leases that have ended, see fence.timeline(). Written while pg_fence.history is on, pruned by itself.';
+COMMENT ON COLUMN fence.history.resource IS 'what was leased';
+COMMENT ON COLUMN fence.history.token IS 'fencing token of the lease';
+COMMENT ON COLUMN fence.history.holder IS 'who held it';
+COMMENT ON COLUMN fence.history.acquired_at IS 'since when';
+COMMENT ON COLUMN fence.history.ended_at IS 'until when';
+COMMENT ON COLUMN fence.history.ended IS
+	'how it ended: released, expired (and taken over by another holder), handed over, broken';
+
+REVOKE ALL ON TABLE fence.history FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('fence.history', '');
+
+CREATE FUNCTION fence.timeline(resource text, since interval DEFAULT '1 day', width integer DEFAULT 50)
+RETURNS TABLE (
+	holder text,
+	token bigint,
+	acquired_at timestamptz,
+	ended_at timestamptz,
+	held interval,
+	ended text,
+	bar text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+WITH span AS MATERIALIZED (
+	SELECT clock_timestamp() - timeline.since AS start, clock_timestamp() AS stop
+), lease AS (
+	SELECT h.holder, h.token, h.acquired_at, h.ended_at, h.ended
+	FROM fence.history h
+	WHERE h.resource = timeline.resource
+	UNION ALL
+	-- the one that nobody has ended
+	SELECT l.holder, l.token, l.acquired_at, CASE l.state WHEN 'expired' THEN least(l.expires_at, s.stop) END, l.state
+	FROM fence.leases l CROSS JOIN span s
+	WHERE l.resource = timeline.resource AND l.state <> 'free'
+), part AS (
+	SELECT l.*, coalesce(l.ended_at, s.stop) - l.acquired_at AS held,
+		-- in characters from the left
+		floor(width * extract(epoch FROM greatest(l.acquired_at, s.start) - s.start) / nullif(extract(epoch FROM s.stop - s.start), 0))::integer AS left_end,
+		ceil(width * extract(epoch FROM coalesce(l.ended_at, s.stop) - s.start) / nullif(extract(epoch FROM s.stop - s.start), 0))::integer AS right_end
+	FROM lease l CROSS JOIN span s
+	WHERE coalesce(l.ended_at, s.stop) > s.start
+)
+SELECT p.holder, p.token, p.acquired_at, p.ended_at, p.held, p.ended,
+	rpad(repeat(' ', p.left_end) || repeat('#', greatest(p.right_end - p.left_end, 1)), width)
+FROM part p
+ORDER BY p.token
+$$;
+REVOKE ALL ON FUNCTION fence.timeline(text, interval, integer) FROM PUBLIC;
+COMMENT ON FUNCTION fence.timeline(text, interval, integer) IS
+	'who held a resource when, for how long and how it ended; needs pg_fence.history';
+
 CREATE FUNCTION fence.stat_reset()
 RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
@@ -1024,5 +1093,6 @@ GRANT USAGE ON SCHEMA fence TO pg_monitor;
 GRANT EXECUTE ON FUNCTION fence.home(), fence.trigger_arguments(bytea),
 	fence.stat_resources(), fence.stat_tables(), fence.stat_redis(),
 	fence.rejections(boolean), fence.histogram_bounds(),
-	fence.histogram_percentile(bigint[], double precision), fence.histogram_text(bigint[], integer)
+	fence.histogram_percentile(bigint[], double precision), fence.histogram_text(bigint[], integer),
+	fence.timeline(text, interval, integer)
 	TO pg_monitor;

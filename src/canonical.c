@@ -9,8 +9,8 @@
  * but the value: not on the version of the server, the platform or the
  * locale.
  *
- * Nor on the encoding, where that can be had: strings of a single-byte encoding
- * are hashed in UTF-8, so that a dump of a LATIN1 database that is restored
+ * Nor on the encoding, where that can be had: text in a single-byte encoding
+ * is hashed in UTF-8, so that a dump of a LATIN1 database that is restored
  * into a UTF-8 one keeps its digests.  In SQL_ASCII nobody knows what the
  * bytes mean, and multi-byte encodings have characters in two spellings that
  * UTF-8 does not tell apart (EUC_JP, EUC_TW), or no way to it at all
@@ -49,6 +49,23 @@ needs_conversion(void)
 }
 
 /*
+ * The text as it is hashed, *len bytes before and after; it may be the very
+ * same.  Raises 22P05 if it has no equivalent in UTF-8: WIN1252, for example,
+ * leaves some bytes undefined.
+ */
+const char *
+fence_canonical_text(const char *text, int *len)
+{
+	const char *converted = text;
+
+	if (needs_conversion())
+		converted = pg_server_to_any(text, *len, PG_UTF8);
+	if (converted != text)
+		*len = strlen(converted);
+	return converted;
+}
+
+/*
  * A copy with all strings in UTF-8.
  *
  * It is only good for being walked over.  It is built like any new value,
@@ -70,16 +87,9 @@ copy_in_utf8(Jsonb *value)
 
 		CHECK_FOR_INTERRUPTS();
 		if (scalar && v.type == jbvString)
-		{
-			char	   *text = pg_server_to_any(v.val.string.val,
-												v.val.string.len, PG_UTF8);
-
-			if (text != v.val.string.val)
-			{
-				v.val.string.val = text;
-				v.val.string.len = strlen(text);
-			}
-		}
+			v.val.string.val =
+				unconstify(char *, fence_canonical_text(v.val.string.val,
+														&v.val.string.len));
 		if (scalar || (token == WJB_BEGIN_ARRAY && v.val.array.rawScalar))
 			result = pushJsonbValue(&state, token, &v);
 		else
@@ -178,9 +188,7 @@ hash_bytes(void *arg, const char *bytes, size_t len)
  * Computes the digest of a value.
  *
  * After an error the resource owner or the memory context frees the hash
- * context, whichever the server was built to keep it in.  Raises 22P05 if
- * text has no equivalent in UTF-8: WIN1252, for example, leaves some bytes
- * undefined.
+ * context, whichever the server was built to keep it in.
  */
 void
 fence_canonical_digest(Jsonb *value, uint8 digest[FENCE_DIGEST_LENGTH])

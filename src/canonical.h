@@ -20,6 +20,7 @@
 /* the version, then SHA-256 in full */
 #define FENCE_DIGEST_LENGTH		(1 + PG_SHA256_DIGEST_LENGTH)
 
+extern const char *fence_canonical_text(const char *text, int *len);
 extern void fence_canonical_digest(Jsonb *value,
 								   uint8 digest[FENCE_DIGEST_LENGTH]);
 

@@ -47,9 +47,10 @@ struct FenceCounters
 {
 	LWLock		lock;
 	int			max;			/* rows */
-	int			keysize;		/* bytes of the longest key */
 	int			ncounters;
 	int			nbuckets;		/* a power of two */
+	Size		rows;			/* where they begin */
+	Size		row_size;
 	int			hand;
 	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* then the rows */
 };
@@ -71,8 +72,7 @@ row_size(int keysize, int ncounters)
 static Row *
 row_at(FenceCounters *set, int i)
 {
-	return (Row *) ((char *) set + buckets_size(set->nbuckets) +
-					i * row_size(set->keysize, set->ncounters));
+	return (Row *) ((char *) set + set->rows + i * set->row_size);
 }
 
 static char *
@@ -97,9 +97,10 @@ fence_counters_init(FenceCounters *set, int max, int keysize, int ncounters,
 
 	LWLockInitialize(&set->lock, tranche);
 	set->max = max;
-	set->keysize = keysize;
 	set->ncounters = ncounters;
 	set->nbuckets = pg_nextpower2_32(max);
+	set->rows = buckets_size(set->nbuckets);
+	set->row_size = row_size(keysize, ncounters);
 	set->hand = 0;
 	for (i = 0; i < set->nbuckets; i++)
 		set->buckets[i] = NO_ROW;

@@ -26,6 +26,7 @@
 #include "port/pg_bswap.h"
 
 #include "args.h"
+#include "canonical.h"
 #include "key.h"
 
 /* Digits and bytes of the time in a UUID of version 7. */
@@ -85,19 +86,27 @@ uuid7_time(const char *key, unsigned char *time)
 	return true;
 }
 
-/* SHA-256 of the length of the scope, the scope, and the key. */
+/*
+ * SHA-256 of the length of the scope, the scope, and the key.  The id is
+ * restored from dumps like a digest of a request, so it depends on the
+ * encoding of the database no more than that does.
+ */
 static void
 hash_key(const FenceKey *key, unsigned char hash[PG_SHA256_DIGEST_LENGTH])
 {
 	pg_cryptohash_ctx *sha256 = pg_cryptohash_create(PG_SHA256);
-	uint32		len = pg_hton32(strlen(key->scope));
+	int			scope_len = strlen(key->scope);
+	int			key_len = strlen(key->key);
+	const char *scope_text = fence_canonical_text(key->scope, &scope_len);
+	const char *key_text = fence_canonical_text(key->key, &key_len);
+	uint32		len = pg_hton32(scope_len);
 
 	if (sha256 == NULL || pg_cryptohash_init(sha256) < 0 ||
 		pg_cryptohash_update(sha256, (uint8 *) &len, sizeof(len)) < 0 ||
-		pg_cryptohash_update(sha256, (const uint8 *) key->scope,
-							 strlen(key->scope)) < 0 ||
-		pg_cryptohash_update(sha256, (const uint8 *) key->key,
-							 strlen(key->key)) < 0 ||
+		pg_cryptohash_update(sha256, (const uint8 *) scope_text,
+							 scope_len) < 0 ||
+		pg_cryptohash_update(sha256, (const uint8 *) key_text,
+							 key_len) < 0 ||
 		pg_cryptohash_final(sha256, hash, PG_SHA256_DIGEST_LENGTH) < 0)
 		elog(ERROR, "could not compute SHA-256 hash: %s",
 			 pg_cryptohash_error(sha256));

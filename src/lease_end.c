@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * lease_end.c
- *	  What leases leave behind: counters in its row, statistics.
+ *	  What leases leave behind: counters in its row, statistics, history.
  *
- * Called before the row of the resource is changed, and written with that
- * change: it costs no write of its own.
+ * Called before the row of the resource is changed, and its counters are
+ * written with that change: they cost no write of their own.
  *
  * IDENTIFICATION
  *	  src/lease_end.c
@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "history.h"
 #include "lease_end.h"
 
 /*
@@ -23,13 +24,15 @@ void
 fence_lease_ended(const FenceName *name, FenceRow *row, FenceLeaseEnd end,
 				  TimestampTz now)
 {
-	int64		held = Max(0, Min(now, row->expires_at) - row->acquired_at);
+	TimestampTz ended_at = Min(now, row->expires_at);
+	int64		held = Max(0, ended_at - row->acquired_at);
 
 	if (end == FENCE_LEASE_TAKEN_OVER)
 		row->takeovers++;
 	row->hold_total += held;
 	row->hold_max = Max(row->hold_max, held);
 	fence_stats_lease_end(name, end, held);
+	fence_history_add(name, row, end, ended_at);
 }
 
 /* The lease before, if there is one that nobody has ended. */

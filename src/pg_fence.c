@@ -14,6 +14,7 @@
 #include "utils/guc.h"
 
 #include "guard.h"
+#include "history.h"
 #include "idempotency.h"
 #include "policy.h"
 #include "present.h"
@@ -32,6 +33,7 @@ _PG_init(void)
 	fence_idempotency_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_history_init();
 	fence_wait_queue_start();
 	fence_shmem_init();
 

@@ -302,17 +302,33 @@ introduce(FenceRedis *redis, double deadline, FenceReply *reply)
 	return true;
 }
 
+/*
+ * Accounts for the socket, and makes sure that there is room for the event
+ * set, too: that one would complain in words of its own.
+ */
+static void
+acquire_fds(void)
+{
+	bool		first = AcquireExternalFD();
+	bool		second = first && AcquireExternalFD();
+
+	if (first)
+		ReleaseExternalFD();
+	if (second)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("could not connect to Redis: too many open files in this session"),
+			 errhint("Name fewer servers in one session, or raise max_files_per_process.")));
+}
+
 /* Opens the socket.  The caller waits until it is connected. */
 static bool
 open_socket(FenceRedis *redis, const char *host, int port, FenceReply *reply)
 {
 	redisReader *reader;
 
-	if (!AcquireExternalFD())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not connect to Redis: %m"),
-				 errhint("Too many files are open; see max_files_per_process.")));
+	acquire_fds();
 	redis->context = host == NULL ?
 		redisConnectUnixNonBlock(redis->options.socket) :
 		redisConnectNonBlock(host, port);
@@ -341,8 +357,9 @@ watch_socket(FenceRedis *redis)
 	redis->events = fence_wait_event_set(3);
 	AddWaitEventToSet(redis->events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch,
 					  NULL);
-	AddWaitEventToSet(redis->events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
-					  NULL, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(redis->events, WL_EXIT_ON_PM_DEATH,
+						  PGINVALID_SOCKET, NULL, NULL);
 	redis->socket_event = AddWaitEventToSet(redis->events,
 											WL_SOCKET_WRITEABLE,
 											redis->context->fd, NULL, NULL);

@@ -6,8 +6,6 @@ use strict;
 use warnings;
 
 use Digest::SHA;
-use File::Copy;
-use File::Path;
 use FindBin;
 use lib $FindBin::RealBin;
 use FenceTest;
@@ -44,25 +42,19 @@ unless (`"$bin/postgres" --describe-config` =~ /^extension_(destdir|control_path
 	done_testing();
 	exit;
 }
-my $from = $ENV{FENCE_EXTENSION_DESTDIR} // '';
-my $to = PostgreSQL::Test::Utils::tempdir;
-chomp(my $share = `pg_config --sharedir`);
-chomp(my $lib = `pg_config --pkglibdir`);
-mkpath(["$to$share/extension", "$to$lib"]);
-copy($_, "$to$share/extension") or die "$_: $!" foreach glob "$from$share/extension/pg_fence{.control,--*.sql}";
-copy("$from$lib/pg_fence.so", "$to$lib") or die "pg_fence.so: $!";
+my ($to, $extension) = copy_extension();
 
 sub extension_file
 {
 	my ($name, $text) = @_;
 
-	open(my $file, '>', "$to$share/extension/$name") or die "$name: $!";
+	open(my $file, '>', "$extension/$name") or die "$name: $!";
 	print $file $text;
 	close $file or die "$name: $!";
 	return;
 }
 
-my $install = slurp_file("$to$share/extension/pg_fence--$version.sql");
+my $install = slurp_file("$extension/pg_fence--$version.sql");
 (my $leases) = $install =~ /^CREATE VIEW fence\.leases AS\n(.*?);\n/ms or die 'fence.leases not found';
 $leases =~ s/(?=\n\tFROM fence\.resource r\n)/,\n\t\tr.mark_holder/ or die 'last column of fence.leases not found';
 my $next = <<"END";
@@ -151,7 +143,7 @@ my $dir = PostgreSQL::Test::Utils::tempdir;
 $db->does(q{INSERT INTO fence.next_table VALUES (1), (0)});
 sql($node, 'CREATE DATABASE restored');
 command_ok([ 'pg_dump', '-Fc', '-f', "$dir/dump", '-d', $node->connstr('upgraded') ], 'pg_dump of the upgraded database');
-(my $control = slurp_file("$to$share/extension/pg_fence.control")) =~ s/^default_version = .*/default_version = '9.9'/m;
+(my $control = slurp_file("$extension/pg_fence.control")) =~ s/^default_version = .*/default_version = '9.9'/m;
 extension_file('pg_fence.control', $control);
 command_ok([ 'pg_restore', '--exit-on-error', '-d', $node->connstr('restored'), "$dir/dump" ], '... restored where 9.9 is the default');
 my $restored = session($node, dbname => 'restored');

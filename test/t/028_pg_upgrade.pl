@@ -14,6 +14,14 @@ use FenceTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# PostgreSQL 18 looks for an extension's library in other folders as well, but pg_upgrade only
+# does where the objects of the extension do not say $libdir.
+if ($ENV{FENCE_EXTENSION_DESTDIR} && PostgreSQL::Version->new(scalar `pg_config --version`) >= 18)
+{
+	($ENV{FENCE_EXTENSION_DESTDIR}, my $extension) = copy_extension();
+	append_to_file("$extension/pg_fence.control", "module_pathname = 'pg_fence'\n");
+}
+
 my $prefix = $ENV{FENCE_OLD_PREFIX};
 my $old = do
 {

@@ -197,7 +197,9 @@ foreach my $db (@databases)
 	gives($session, qq{SELECT count(*) > $pairs / 100 FROM pair WHERE a = b AND a::text <> b::text}, 't', '... many are equal, and written otherwise');
 }
 
-# A dump from LATIN1 that is restored into UTF-8: the same requests are repeated.
+# A dump from LATIN1 that is restored into UTF-8: the same keys are known, and the same
+# requests are repeated.
+$session{latin1}->does(q{SELECT fence.once(U&'gr\00fcn', U&'\00e9')});
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/latin1.dump';
 sql($node, q{CREATE DATABASE utf8 ENCODING 'UTF8' TEMPLATE template0});
 command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $node->connstr('latin1') ], 'pg_dump of a LATIN1 database');
@@ -208,6 +210,7 @@ gives($copy, q{
 	WHERE outcome <> CASE WHEN a = b THEN n::text ELSE 'PF101' END ORDER BY n LIMIT 20},
 	'', 'the same requests are repeated there');
 gives($copy, q{SELECT count(*) > 100 FROM pair WHERE octet_length(a::text) > length(a::text)}, 't', '... many of them not in ASCII');
+gives($copy, q{SELECT fence.once(U&'gr\00fcn', U&'\00e9')}, 'f', '... and keys are known');
 $copy->quit;
 
 # Text of a single-byte encoding that Unicode does not have: refused, and nothing is claimed.
@@ -215,6 +218,7 @@ sql($node, q{CREATE DATABASE win1252 ENCODING 'WIN1252' TEMPLATE template0});
 my $win = session($node, dbname => 'win1252');
 $win->does('CREATE EXTENSION pg_fence');
 refuses($win, q{SELECT fence.claim('k', request => to_jsonb(E'\x81'::text))}, '22P05', 'text that Unicode does not have');
+refuses($win, q{SELECT fence.claim(E'\x81')}, '22P05', '... also in a key');
 gives($win, q{
 	SELECT fresh, fence.complete('k') FROM fence.claim('k', request => to_jsonb(E'\x80'::text)) \gset first_
 	SELECT :'first_fresh', fresh FROM fence.claim('k', request => to_jsonb(E'\x80'::text))},

@@ -69,6 +69,7 @@ is(stat_of('timed', bucket('wait_histogram', '50 ms', '5 s')), 1, 'a wait of abo
 is(stat_of('timed', q{wait_time BETWEEN '60 ms' AND '5 s', attempts, acquired, contended, takeovers}), 't|3|3|1|1', '... in the sum');
 sql($session, q{SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '20 ms')});
 is(stat_of('timed', q{attempts, acquired, contended, (SELECT sum(n) FROM unnest(wait_histogram) n)}), '4|3|2|2', 'a wait in vain counts, too');
+gives($watcher, q{SELECT hold_max BETWEEN '150 ms' AND '5 s', hold_max < hold_total FROM fence.leases WHERE resource = 'timed'}, 't|t', 'the longest time that it was held');
 # run out long ago: it was held until then
 sql($session, q{SELECT fence.acquire('old', 'a', '1 ms'); SELECT pg_sleep(0.2); SELECT fence.acquire('old', 'b')});
 is(stat_of('old', bucket('hold_histogram', '0', '1 ms')), 1, 'a lease that has run out was held until then');

@@ -36,6 +36,8 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Copy;
+use File::Path;
 use FindBin;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
@@ -44,7 +46,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(
-  fence_node fence_conf fence_library finish session
+  fence_node fence_conf fence_library copy_extension finish session
   gives refuses under sql sqlstate acquire wait_for waits_for_lock
   fence_catalog same_catalog write_file start_pgbench finish_pgbench pgbench server_log
 );
@@ -98,6 +100,31 @@ sub fence_library
 {
 	chomp(my $lib = `pg_config --pkglibdir`);
 	return ($ENV{FENCE_EXTENSION_DESTDIR} // '') . "$lib/pg_fence";
+}
+
+=pod
+
+=item copy_extension()
+
+Copies the installed extension to where it can be changed.  Returns the folder, for
+FENCE_EXTENSION_DESTDIR, and the one below it that has the control file and the scripts.
+
+=cut
+
+sub copy_extension
+{
+	my $from = $ENV{FENCE_EXTENSION_DESTDIR} // '';
+	my $to = PostgreSQL::Test::Utils::tempdir;
+
+	chomp(my $share = `pg_config --sharedir`);
+	chomp(my $lib = `pg_config --pkglibdir`);
+	mkpath([ "$to$share/extension", "$to$lib" ]);
+	foreach my $file (glob "$from$share/extension/pg_fence{.control,--*.sql}")
+	{
+		copy($file, "$to$share/extension") or die "$file: $!";
+	}
+	copy("$from$lib/pg_fence.so", "$to$lib") or die "pg_fence.so: $!";
+	return ($to, "$to$share/extension");
 }
 
 =pod
