@@ -20,11 +20,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_server.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 
 #if PG_VERSION_NUM < 150000
 #error "pg_fence needs PostgreSQL 15 or later"
@@ -52,6 +54,15 @@ fence_index_beginscan(Relation heap, Relation index, Snapshot snapshot,
 	return index_beginscan(heap, index, snapshot, nkeys, 0);
 #endif
 }
+
+/* 16 renamed what identifies the files of a relation. */
+#if PG_VERSION_NUM >= 160000
+typedef RelFileLocator FenceFiles;
+#define FENCE_FILES(relation) ((relation)->rd_locator)
+#else
+typedef RelFileNode FenceFiles;
+#define FENCE_FILES(relation) ((relation)->rd_node)
+#endif
 
 /* 16 replaced the ownership checks by one that names the catalog. */
 static inline bool

@@ -16,6 +16,7 @@
 #include "guard.h"
 #include "policy.h"
 #include "present.h"
+#include "resource.h"
 
 PG_MODULE_MAGIC;
 
@@ -24,6 +25,7 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
+	fence_resource_init();
 	fence_present_init();
 	fence_policy_init();
 	fence_guard_init();
