@@ -8,24 +8,48 @@ OBJS = \
 	src/args.o \
 	src/attempt.o \
 	src/audit.o \
+	src/canonical.o \
+	src/canonical_form.o \
+	src/claim.o \
+	src/claim_row.o \
+	src/claimed.o \
+	src/counters.o \
 	src/evict.o \
+	src/execution.o \
 	src/forget.o \
 	src/guard.o \
+	src/guard_key.o \
+	src/histogram.o \
+	src/history.o \
+	src/idempotency.o \
+	src/key.o \
 	src/lease.o \
+	src/lease_end.o \
 	src/mark.o \
 	src/merge.o \
 	src/pg_fence.o \
 	src/policy.o \
 	src/present.o \
 	src/protect.o \
+	src/prune.o \
+	src/redis_breaker.o \
 	src/redis_conn.o \
 	src/redis_lease.o \
 	src/redis_reply.o \
 	src/redis_server.o \
 	src/redis_tls.o \
+	src/rejection.o \
 	src/resource.o \
+	src/sequence.o \
+	src/shmem.o \
+	src/statement.o \
+	src/stats.o \
+	src/stats_view.o \
+	src/table.o \
 	src/template.o \
-	src/verdict.o
+	src/unique.o \
+	src/verdict.o \
+	src/wait_queue.o
 PGFILEDESC = "pg_fence - fencing tokens and leases"
 
 DATA = sql/$(EXTENSION)--$(EXTVERSION).sql
@@ -33,6 +57,7 @@ DATA = sql/$(EXTENSION)--$(EXTVERSION).sql
 REGRESS = \
 	install \
 	arguments \
+	canonical \
 	lease \
 	lease_many \
 	check \
@@ -58,7 +83,17 @@ REGRESS = \
 	search_path \
 	audit \
 	errors \
+	histogram \
+	history \
 	forget \
+	claim \
+	claim_errors \
+	claim_many \
+	sequence \
+	admit \
+	prune \
+	key_column \
+	key_writes \
 	drop
 
 # prepared comes last: what it leaves behind when it fails would hold up the rest
@@ -66,6 +101,14 @@ ISOLATION = \
 	equal_tokens \
 	external_tokens \
 	heartbeat \
+	i_admit \
+	i_key_column \
+	i_order \
+	i_savepoint \
+	i_sequence \
+	i_serializable \
+	i_twins \
+	i_where \
 	isolation_levels \
 	lease_races \
 	lock_order \

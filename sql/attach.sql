@@ -47,6 +47,11 @@ SELECT target, resource FROM fence.protected_tables WHERE target::text LIKE 'att
 TABLE audit;
 SELECT remedy FROM audit \gexec
 TABLE audit;
+INSERT INTO att_c (region, id) VALUES ('c', 2);
+TRUNCATE att_c;
+-- ... or without a guard
+SELECT fence.unprotect('att_c');
+TABLE audit;
 TRUNCATE att_c;
 -- ... or protected by itself, on its own
 INSERT INTO att_c (region, id) VALUES ('c', 2);
@@ -94,6 +99,64 @@ UPDATE att_a SET tok = 1;
 TABLE audit;
 DROP TABLE att, att_a;
 
+-- a partition that moves from one guarded table to another keeps the TRUNCATE trigger of the
+-- first, whose resource is not that of the second
+CREATE TABLE att (region text NOT NULL, id int) PARTITION BY LIST (region);
+CREATE TABLE att_a PARTITION OF att FOR VALUES IN ('a');
+CREATE TABLE att_other (region text NOT NULL, id int) PARTITION BY LIST (region);
+SELECT fence.protect('att', 'att-from'), fence.protect('att_other', 'att-to');
+TABLE audit;
+ALTER TABLE att DETACH PARTITION att_a;
+ALTER TABLE att_other ATTACH PARTITION att_a FOR VALUES IN ('a');
+TABLE audit;
+TRUNCATE att_a;
+BEGIN;
+SELECT fence.check('att-from', 1);
+TRUNCATE att_a;
+ROLLBACK;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+BEGIN;
+SELECT fence.check('att-from', 1);
+TRUNCATE att_a;
+ROLLBACK;
+BEGIN;
+SELECT fence.check('att-to', 1);
+TRUNCATE att_a;
+COMMIT;
+-- ... to a table without a guard
+ALTER TABLE att_other DETACH PARTITION att_a;
+SELECT fence.unprotect('att');
+ALTER TABLE att ATTACH PARTITION att_a FOR VALUES IN ('a');
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+INSERT INTO att VALUES ('a', 1);
+TRUNCATE att_a;
+SELECT fence.unprotect('att_a');
+-- a guarded table that becomes a partition of another, with triggers of other names
+SELECT fence.protect('att', 'att-to-{id}');
+CREATE TABLE att_b (region text NOT NULL, id int);
+SELECT fence.protect('att_b', 'att-from');
+ALTER TABLE att ATTACH PARTITION att_b FOR VALUES IN ('b');
+TABLE audit;
+SELECT DISTINCT remedy FROM audit \gexec
+TABLE audit;
+INSERT INTO att_b SELECT 'b', 1 WHERE fence.check('att-to-1', 1);
+DROP TABLE att, att_other;
+
+-- a foreign partition: what its own server writes passes by
+CREATE FOREIGN DATA WRAPPER att_wrapper;
+CREATE SERVER att_server FOREIGN DATA WRAPPER att_wrapper;
+CREATE TABLE att (region text NOT NULL, id int) PARTITION BY LIST (region);
+SELECT fence.protect('att', 'att-{id}');
+CREATE FOREIGN TABLE att_f PARTITION OF att FOR VALUES IN ('f') SERVER att_server;
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+DROP FOREIGN DATA WRAPPER att_wrapper CASCADE;
+DROP TABLE att;
+
 -- a plain table that becomes a partition, or a child, after it was protected: the
 -- statement-level guard does not see what comes through the parent
 CREATE TABLE att_parent (region text, id int) PARTITION BY LIST (region);
@@ -133,5 +196,12 @@ INSERT INTO "att child" VALUES (1, 1);
 UPDATE att SET tok = 0;
 UPDATE att SET tok = 2;
 SELECT * FROM "att child";
-DROP TABLE att CASCADE;
+-- ... and its children, in turn
+CREATE TABLE att_child () INHERITS (att);
+CREATE TABLE att_grandchild () INHERITS (att_child);
+TABLE audit;
+SELECT remedy FROM audit ORDER BY target::text COLLATE "C" \gexec
+TABLE audit;
+INSERT INTO att_grandchild VALUES (2, 1);
+DROP TABLE att, att_child CASCADE;
 DROP VIEW audit;

@@ -15,6 +15,7 @@ CREATE VIEW audit AS
 	WHERE target::text ~ 'aud|^fence\.' OR problem ~ 'regress_fence|"aud'
 	ORDER BY target::text COLLATE "C", problem COLLATE "C", remedy COLLATE "C";
 CREATE ROLE regress_fence_aud;
+CREATE ROLE regress_fence_group;
 CREATE ROLE "regress_fence Login" LOGIN;
 
 -- healthy: nothing
@@ -71,6 +72,11 @@ TABLE audit;
 SELECT target, resource, token_column, marks, lease, mode FROM fence.protected_tables WHERE target::text LIKE 'aud%' ORDER BY target::text COLLATE "C";
 TRUNCATE aud_plain;
 UPDATE aud_row SET qty = 2;
+DROP TRIGGER "~fence_statement" ON aud_plain;
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+INSERT INTO aud_plain VALUES (2);
 
 -- C04: limited to a column, or to some rows or events; by hand
 CREATE TRIGGER hand AFTER UPDATE OF qty ON aud_both FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=aud-{id}', 'marks=both', 'token_column=tok', 'lease=postgres');
@@ -108,8 +114,12 @@ TABLE audit;
 
 -- C05: a trigger that comes after ours
 CREATE TRIGGER "~~late" BEFORE INSERT OR UPDATE ON aud_both FOR EACH ROW EXECUTE FUNCTION aud_fn();
+CREATE TRIGGER "~~late" BEFORE INSERT OR UPDATE ON aud_part FOR EACH ROW EXECUTE FUNCTION aud_fn();
+CREATE TRIGGER "~~own" BEFORE INSERT OR UPDATE ON aud_part_1 FOR EACH ROW EXECUTE FUNCTION aud_fn();
 TABLE audit;
 ALTER TRIGGER "~~late" ON aud_both RENAME TO sooner;
+ALTER TRIGGER "~~late" ON aud_part RENAME TO sooner;
+ALTER TRIGGER "~~own" ON aud_part_1 RENAME TO own;
 TABLE audit;
 
 -- observing
@@ -134,8 +144,8 @@ SELECT fence.protect('aud_named', 'aud-{id}');
 TABLE audit;
 -- arguments that nobody understands
 CREATE TABLE aud_odd (id int);
-CREATE TRIGGER hand AFTER INSERT OR UPDATE OR DELETE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'key_column=id');
-CREATE TRIGGER hand_truncate BEFORE TRUNCATE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'key_column=id');
+CREATE TRIGGER hand AFTER INSERT OR UPDATE OR DELETE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'colour=red');
+CREATE TRIGGER hand_truncate BEFORE TRUNCATE ON aud_odd FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'colour=red');
 TABLE audit;
 DROP TABLE aud_odd;
 -- on what is no table
@@ -172,6 +182,15 @@ ALTER TABLE aud_both OWNER TO "regress_fence Login";
 TABLE audit;
 ALTER TABLE aud_both OWNER TO regress_fence_aud;
 TABLE audit;
+GRANT regress_fence_aud TO regress_fence_group;
+GRANT regress_fence_group TO "regress_fence Login";
+TABLE audit;
+REVOKE regress_fence_aud FROM regress_fence_group;
+TABLE audit;
+ALTER TABLE aud_part_1 OWNER TO "regress_fence Login";
+TABLE audit;
+ALTER TABLE aud_part_1 OWNER TO regress_fence_aud;
+TABLE audit;
 
 -- rights on our tables
 GRANT SELECT, UPDATE ON fence.resource TO regress_fence_aud;
@@ -190,6 +209,11 @@ TABLE audit;
 GRANT pg_write_all_data TO regress_fence_aud;
 SELECT severity, remedy FROM audit;
 SELECT remedy FROM audit \gexec
+TABLE audit;
+-- ... through another role
+GRANT pg_write_all_data TO regress_fence_group;
+TABLE audit;
+SELECT DISTINCT remedy FROM audit \gexec
 TABLE audit;
 BEGIN;
 ALTER TABLE fence.resource OWNER TO "regress_fence Login";
@@ -311,4 +335,4 @@ DROP VIEW audit_settings, audit;
 DROP TABLE aud_plain, aud_named, aud_row, aud_both, aud_fk, aud_part, aud_parent, aud_child CASCADE;
 DROP FUNCTION aud_fn();
 DROP OWNED BY regress_fence_aud, "regress_fence Login";
-DROP ROLE regress_fence_aud, "regress_fence Login";
+DROP ROLE regress_fence_aud, regress_fence_group, "regress_fence Login";

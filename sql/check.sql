@@ -260,6 +260,20 @@ SELECT fence.break_lease('check-parallel'), fence.evict('check-parallel'), fence
 SELECT count(*) FROM fence.audit() WHERE target = 'pg_class'::regclass;
 SELECT count(*) FROM fence.protected_tables WHERE false;
 SELECT count(*) FROM pg_class WHERE fence.check('check', 11) AND relname = 'pg_class';
+-- I30
+SELECT count(*) FROM pg_class WHERE fence.once('check-parallel') AND relname = 'pg_class';
+BEGIN;
+SELECT fresh FROM fence.claim('check-parallel-2');
+SELECT fence.complete('check-parallel-2');
+COMMIT;
+SELECT key, fresh FROM fence.claim_many('{check-parallel-2,check-parallel}');
+SELECT fence.claim_sequence('check-parallel', 1), fence.prune() IS NULL;
+SELECT response FROM fence.lookup('check-parallel-2');
+SELECT fresh FROM fence.admit('check', 11, 'check-parallel');
+-- not even where somebody says that they may
+CREATE FUNCTION check_parallel(text) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN fence.once($1); END';
+SELECT refusal($$SELECT count(*) FROM pg_class WHERE check_parallel(relname)$$);
+DROP FUNCTION check_parallel(text);
 SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000
 	THEN 'debug_parallel_query' ELSE 'force_parallel_mode' END, 'off', false);
 

@@ -38,6 +38,19 @@ ROLLBACK;
 TABLE keep;
 UPDATE keep SET tok = 1;
 
+-- nor are claims forgotten that nobody can complete any more
+BEGIN;
+SELECT fresh FROM fence.claim('drop');
+DROP EXTENSION pg_fence CASCADE;
+COMMIT;
+BEGIN;
+SELECT fence.once('drop');
+DROP EXTENSION pg_fence CASCADE;
+CREATE EXTENSION pg_fence;
+SELECT fence.once('drop');
+ROLLBACK;
+SELECT fence.once('drop'), fence.once('before');
+
 -- dropped and made anew in one session
 DROP EXTENSION pg_fence CASCADE;
 SELECT fence.mark('keep');
@@ -45,6 +58,7 @@ UPDATE keep SET tok = 1;
 TABLE keep;
 CREATE EXTENSION pg_fence;
 SELECT count(*) FROM fence.resource;
+SELECT fence.once('before');
 SELECT fence.mark('keep');
 UPDATE keep SET tok = 2;
 SELECT fence.protect('keep', 'keep', 'tok');

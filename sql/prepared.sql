@@ -86,6 +86,46 @@ COMMIT PREPARED 'fence_p4';
 SELECT acquired, token, held_by, reason FROM fence.acquire('twophase-acquire', 'b', '1 hour');
 SELECT fence.check('twophase-acquire', 1, 'a', 'postgres');
 
+-- I26: an open claim is refused by PREPARE, a completed one blocks its duplicates
+-- until it is decided
+BEGIN;
+SELECT fresh FROM fence.claim('twophase');
+PREPARE TRANSACTION 'fence_p5';
+BEGIN;
+SELECT fresh FROM fence.claim('twophase');
+SELECT fence.complete('twophase', '1'), fence.claim_sequence('twophase', 1);
+PREPARE TRANSACTION 'fence_p5';
+SET lock_timeout = '50ms';
+SELECT fresh FROM fence.claim('twophase');
+SELECT fence.claim_sequence('twophase', 1);
+SELECT claimed_at IS NULL AS not_yet FROM fence.lookup('twophase');
+SET lock_timeout = '10s';
+ROLLBACK PREPARED 'fence_p5';
+BEGIN;
+SELECT fresh FROM fence.claim('twophase');
+SELECT fence.complete('twophase', '2'), fence.claim_sequence('twophase', 1);
+PREPARE TRANSACTION 'fence_p5';
+-- what the session remembers of its claims has gone with it
+SET lock_timeout = '50ms';
+SELECT fence.complete('twophase', '3');
+SELECT fence.once('twophase');
+SET lock_timeout = '10s';
+COMMIT PREPARED 'fence_p5';
+SELECT fresh, response FROM fence.claim('twophase');
+SELECT fence.claim_sequence('twophase', 1), fence.claim_sequence('twophase', 2);
+-- the claim of a row that was not written is not prepared
+SELECT fence.protect('twophase', 'twophase', key_column => 'id');
+BEGIN;
+SELECT fence.check('twophase', 200);
+INSERT INTO twophase VALUES (1) ON CONFLICT DO NOTHING;
+INSERT INTO twophase VALUES (77);
+PREPARE TRANSACTION 'fence_p6';
+SET lock_timeout = '50ms';
+SELECT fence.once('1', 'public.twophase');
+SET lock_timeout = '10s';
+COMMIT PREPARED 'fence_p6';
+SELECT key FROM fence.keys WHERE scope = 'public.twophase' ORDER BY key COLLATE "C";
+
 SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'fence%';
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid > 2;
 -- nothing, unless something above went wrong

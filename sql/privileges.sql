@@ -26,7 +26,9 @@ FROM unnest(ARRAY[
 	$$fence.policy_problem('pg_class', 'x')$$, $$fence.stored_above_mark('pg_class', 'x')$$, $$fence.guard()$$,
 	$$fence.protect('pg_class', 'priv')$$, $$fence.unprotect('pg_class')$$, $$fence.home()$$,
 	$$fence.trigger_arguments('x')$$, $$fence.grant_writer('regress_fence_app')$$,
-	$$* FROM fence.resource$$, $$* FROM fence.leases$$, $$* FROM fence.protected_tables$$]) call;
+	$$fence.claim('priv')$$, $$fence.complete('priv')$$, $$fence.once('priv')$$, $$fence.claim_many('{priv}')$$, $$fence.lookup('priv')$$,
+	$$fence.admit('priv', 1, 'k')$$, $$fence.claim_sequence('priv', 1)$$, $$fence.prune()$$,
+	$$* FROM fence.idempotency_key$$, $$* FROM fence.producer$$, $$* FROM fence.keys$$, $$* FROM fence.producers$$, $$* FROM fence.resource$$, $$* FROM fence.leases$$, $$* FROM fence.protected_tables$$]) call;
 RESET ROLE;
 -- also with the schema alone
 GRANT USAGE ON SCHEMA fence TO regress_fence_app;
@@ -57,8 +59,20 @@ SELECT fence.check('priv', 1, 'app', 'postgres'), fence.mark('priv');
 SELECT acquired, token, held_by FROM fence.hand_over('priv', 1, 'app-2', '1 hour');
 SELECT fence.release('priv', 2);
 SELECT resource, acquired, token FROM fence.acquire_many('{priv-2,priv-1}', 'app', '1 hour');
+BEGIN;
+SELECT fresh FROM fence.claim('priv', 'app', '{"n": 1}', '1 hour');
+SELECT fence.complete('priv', '"done"', 'app'), fence.once('priv-once', 'app');
+SELECT * FROM fence.claim_many('{priv-2,priv-1}', 'app');
+SELECT fence.complete('priv-1', scope => 'app'), fence.complete('priv-2', scope => 'app');
+COMMIT;
+SELECT fresh, response FROM fence.claim('priv', 'app', '{"n": 1}');
+SELECT response FROM fence.lookup('priv', 'app');
+SELECT fence.claim_sequence('priv', 1);
+SELECT refusal($$SELECT fence.admit('priv', 1, 'k')$$);
 SELECT call, refusal(call)
-FROM unnest(ARRAY['TABLE fence.resource', 'DELETE FROM fence.resource', 'UPDATE fence.resource SET mark = 0',
+FROM unnest(ARRAY['TABLE fence.idempotency_key', 'DELETE FROM fence.idempotency_key', 'UPDATE fence.idempotency_key SET response = NULL',
+	'TRUNCATE fence.idempotency_key', 'TABLE fence.producer', 'UPDATE fence.producer SET last = 0', 'TABLE fence.keys', 'TABLE fence.producers',
+	'SELECT fence.prune()', 'SET pg_fence.max_response = 1', 'TABLE fence.resource', 'DELETE FROM fence.resource', 'UPDATE fence.resource SET mark = 0',
 	'INSERT INTO fence.resource (name) VALUES (''x'')', 'TRUNCATE fence.resource', 'TABLE fence.leases', 'TABLE fence.protected_tables',
 	'SELECT fence.raise_mark(''priv'', 9)', 'SELECT fence.break_lease(''priv'')', 'SELECT fence.evict(''priv'')',
 	'SELECT fence.forget(''1 day'')', 'SELECT fence.audit()', 'SET pg_fence.bypass = on', 'SELECT fence.grant_writer(''regress_fence_app'')', 'SELECT fence.home()',
@@ -165,6 +179,30 @@ SELECT fence.check('priv-new', 1), fence.mark('priv-new');
 SET LOCAL row_security = off;
 SELECT fence.mark('priv-stock');
 ROLLBACK;
+BEGIN ISOLATION LEVEL READ COMMITTED;
+GRANT ALL ON fence.idempotency_key, fence.producer TO regress_fence_app;
+ALTER TABLE fence.idempotency_key ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fence.idempotency_key FORCE ROW LEVEL SECURITY;
+CREATE POLICY nothing ON fence.idempotency_key USING (false) WITH CHECK (false);
+ALTER TABLE fence.producer ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fence.producer FORCE ROW LEVEL SECURITY;
+CREATE POLICY nothing ON fence.producer USING (false) WITH CHECK (false);
+SET LOCAL ROLE regress_fence_app;
+SELECT count(*) FROM fence.idempotency_key;
+SELECT fresh, response FROM fence.claim('priv', 'app', '{"n": 1}');
+SELECT response FROM fence.lookup('priv', 'app');
+SELECT fence.once('priv-once', 'app'), fence.once('priv-rls', 'app');
+SELECT fence.claim_sequence('priv', 1), fence.claim_sequence('priv', 2);
+SET LOCAL row_security = off;
+SELECT fence.once('priv-rls', 'app');
+ROLLBACK;
+-- nor do triggers on our tables see anything
+BEGIN;
+CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER hostile BEFORE INSERT OR UPDATE OR DELETE ON fence.idempotency_key FOR EACH ROW EXECUTE FUNCTION hostile();
+SELECT fence.once('priv-trigger', 'app');
+SELECT fence.once('priv-trigger', 'app');
+ROLLBACK;
 -- nor does it matter what rights the owner has left himself
 BEGIN;
 REVOKE ALL ON fence.resource FROM CURRENT_USER;
@@ -176,6 +214,10 @@ ROLLBACK;
 -- the monitoring role reads
 SET ROLE regress_fence_monitor;
 SELECT state FROM fence.leases WHERE resource = 'priv';
+SELECT scope, key FROM fence.keys WHERE key = 'priv-once';
+SELECT producer, last FROM fence.producers WHERE producer = 'priv';
+TABLE fence.idempotency_key;
+TABLE fence.producer;
 SELECT target, token_column FROM fence.protected_tables WHERE resource = 'priv-stock';
 SELECT refusal('TABLE fence.resource'), refusal($$SELECT fence.mark('priv')$$), refusal($$SELECT fence.check('priv', 1)$$);
 RESET ROLE;

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * args.c
- *	  Checked arguments of the SQL functions.
+ *	  Checked arguments of the SQL functions, and the shape of their results.
  *
  * The functions are not STRICT: for a fence, NULL in and NULL out would read
- * as "not refused".  Everything here raises 22023 and names the value.
+ * as "not refused".  What is refused here raises 22023 and names the value.
  *
  * IDENTIFICATION
  *	  src/args.c
@@ -16,6 +16,7 @@
 #include <math.h>
 
 #include "access/xact.h"
+#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
@@ -37,8 +38,8 @@ fence_prevent_read_only(const char *function)
 	PreventCommandDuringRecovery(function);
 }
 
-static void
-null_error(const char *what)
+void
+fence_null_error(const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -49,16 +50,19 @@ void
 fence_arg_not_null(FunctionCallInfo fcinfo, int n, const char *what)
 {
 	if (PG_ARGISNULL(n))
-		null_error(what);
+		fence_null_error(what);
 }
 
-static char *
-checked_text(Datum datum, const char *what, int limit)
+/*
+ * A text of least to limit bytes, as C string.
+ */
+char *
+fence_datum_text(Datum datum, const char *what, int least, int limit)
 {
 	char	   *value = TextDatumGetCString(datum);
 	int			len = strlen(value);
 
-	if (len == 0)
+	if (len < least)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not be empty", what)));
@@ -81,7 +85,7 @@ fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what, int limit,
 	if (PG_ARGISNULL(n) && null_allowed)
 		return NULL;
 	fence_arg_not_null(fcinfo, n, what);
-	return checked_text(PG_GETARG_DATUM(n), what, limit);
+	return fence_datum_text(PG_GETARG_DATUM(n), what, 1, limit);
 }
 
 FenceName
@@ -90,8 +94,8 @@ fence_datum_name(Datum datum, bool isnull)
 	char	   *value;
 
 	if (isnull)
-		null_error("resource name");
-	value = checked_text(datum, "resource name", FENCE_RESOURCE_MAX);
+		fence_null_error("resource name");
+	value = fence_datum_text(datum, "resource name", 1, FENCE_RESOURCE_MAX);
 	return fence_name(value, strlen(value));
 }
 
@@ -146,4 +150,17 @@ fence_arg_duration(FunctionCallInfo fcinfo, int n, const char *what,
 				 errdetail("It must be between %g ms and %g days.",
 						   least / 1000.0, most / (double) USECS_PER_DAY)));
 	return (int64) usecs;
+}
+
+/*
+ * The row type that the function returns.
+ */
+TupleDesc
+fence_result_desc(FunctionCallInfo fcinfo)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return BlessTupleDesc(desc);
 }

@@ -9,8 +9,9 @@
  *						question per statement, nothing per row.
  *	AFTER ROW			judges the row as it was really written, whatever
  *						other triggers made of it.
- *	BEFORE ROW			only with a token column: finds the row's token,
- *						judges it against the old row, stamps it into the new.
+ *	BEFORE ROW			with a token column: finds the row's token, judges it
+ *						against the old row, stamps it into the new.  With a
+ *						key column: claims the row's key, see guard_key.c.
  *	BEFORE TRUNCATE		row triggers do not see TRUNCATE.
  *
  * AFTER, wherever the row need not be changed: fence.check() may stand in the
@@ -32,6 +33,7 @@
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -45,12 +47,16 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "claimed.h"
 #include "errors.h"
+#include "execution.h"
 #include "guard.h"
+#include "guard_key.h"
 #include "merge.h"
 #include "policy.h"
 #include "present.h"
 #include "resource.h"
+#include "stats.h"
 
 PG_FUNCTION_INFO_V1(fence_guard);
 
@@ -74,20 +80,6 @@ typedef struct GuardStatement
 	int64		lowest;			/* a token that is not below that mark */
 } GuardStatement;
 
-/*
- * An execution that has been reported about already: one warning, or one line
- * in the log, is enough for all its triggers, rows and partitions.  They share
- * a memory context, which this dies with.
- */
-typedef struct ReportedExecution
-{
-	MemoryContextCallback callback; /* unlinks this at the end */
-	MemoryContext cxt;
-	struct ReportedExecution *next;
-} ReportedExecution;
-
-static ReportedExecution *reported = NULL;
-
 /* One call of the trigger. */
 typedef struct GuardCall
 {
@@ -95,7 +87,7 @@ typedef struct GuardCall
 	Relation	relation;
 	const FencePolicy *policy;
 	GuardStatement *statement;
-	MemoryContext execution;	/* lives as long as it */
+	const FmgrInfo *flinfo;
 	bool		in_merge;
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
@@ -117,7 +109,8 @@ static bool
 refuse_no_token(GuardCall *call, const StringInfoData *name)
 {
 	const char *table = RelationGetRelationName(call->relation);
-	const FenceVerdict *verdict;
+	FenceName	resource = fence_name(name->data, name->len);
+	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
 							psprintf("no fencing token presented for resource \"%s\"",
@@ -129,7 +122,8 @@ refuse_no_token(GuardCall *call, const StringInfoData *name)
 							psprintf("Call fence.check() with the token in the same transaction before the write, or set column \"%s\".",
 									 call->policy->token_column) :
 							"Call fence.check() with the token in the same transaction before the write.");
-	return accepted(call, verdict, InvalidAttrNumber);
+	return accepted(call, fence_verdict_about(verdict, &resource, 0, 0),
+					InvalidAttrNumber);
 }
 
 /*
@@ -168,10 +162,12 @@ not_below(GuardCall *call, const StringInfoData *name, int64 token,
 		  int64 stored, TupleTableSlot *slot)
 {
 	const char *key;
-	const FenceVerdict *verdict;
+	FenceName	resource;
+	FenceVerdict *verdict;
 
 	if (token >= stored)
 		return true;
+	resource = fence_name(name->data, name->len);
 	key = row_key(call->relation, slot);
 	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
 							psprintf("fencing token %lld for resource \"%s\" is stale",
@@ -182,7 +178,9 @@ not_below(GuardCall *call, const StringInfoData *name, int64 token,
 									 RelationGetRelationName(call->relation),
 									 (long long) stored),
 							"Another holder has taken over. Stop, and do not retry with this token.");
-	return accepted(call, verdict, call->policy->token_attnum);
+	return accepted(call, fence_verdict_about(verdict, &resource, token,
+											  stored),
+					call->policy->token_attnum);
 }
 
 static int64
@@ -456,7 +454,6 @@ before_row(GuardCall *call)
 		tuple = trigdata->tg_newtuple;
 		if (!judge_update(call, slot, trigdata->tg_newslot, &token))
 			return tuple;
-		call->statement->updated = slot->tts_tid;
 		slot = trigdata->tg_newslot;
 	}
 	else if (!judge_insert(call, slot, &token))
@@ -471,7 +468,8 @@ refuse_triggered_change(GuardCall *call, const StringInfoData *name,
 {
 	const char *table = RelationGetRelationName(call->relation);
 	const char *column = call->policy->token_column;
-	const FenceVerdict *verdict;
+	FenceName	resource = fence_name(name->data, name->len);
+	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
 							psprintf("a trigger has replaced the fencing token for resource \"%s\"",
@@ -482,7 +480,8 @@ refuse_triggered_change(GuardCall *call, const StringInfoData *name,
 							psprintf("Column \"%s\" of table \"%s\" is to hold token %lld, which this transaction has not presented.",
 									 column, table, (long long) token),
 							"Triggers that fire after the guard must not change this column.");
-	return accepted(call, verdict, call->policy->token_attnum);
+	return accepted(call, fence_verdict_about(verdict, &resource, token, 0),
+					call->policy->token_attnum);
 }
 
 /*
@@ -581,6 +580,22 @@ judge_stored_rows(GuardCall *call, const StringInfoData *name, int64 token)
 }
 
 /*
+ * The statement asked admit(), which has answered that all is done, so it
+ * needs no token; and it has kept to that: a transaction without an id has
+ * written nothing so far.
+ */
+static bool
+is_replay(const GuardCall *call, const StringInfoData *name)
+{
+	FenceStatement statement;
+
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return false;
+	statement = fence_statement(call->flinfo);
+	return fence_replayed(name->data, &statement);
+}
+
+/*
  * Statements, TRUNCATE among them, on a resource that does not depend on the
  * row.
  */
@@ -593,7 +608,7 @@ judge_whole_table(GuardCall *call)
 
 	if (!call->policy->has_columns)
 		return render(call, NULL, name) &&
-			require_token(call, name, &token) &&
+			(is_replay(call, name) || require_token(call, name, &token)) &&
 			(call->policy->token_column == NULL ||
 			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
 			 judge_stored_rows(call, name, token));
@@ -648,16 +663,17 @@ static bool
 is_proper_kind(const GuardCall *call)
 {
 	TriggerEvent event = call->trigdata->tg_event;
-	bool		token_column = call->policy->token_column != NULL;
+	bool		before_row = call->policy->token_column != NULL ||
+		call->policy->key_column != NULL;
 
 	if (TRIGGER_FIRED_BY_TRUNCATE(event))
 		return true;
 	if (TRIGGER_FIRED_FOR_STATEMENT(event))
 		return TRIGGER_FIRED_AFTER(event) && !call->policy->has_columns &&
-			!token_column;
+			!before_row;
 	if (TRIGGER_FIRED_BEFORE(event))
-		return token_column;
-	return TRIGGER_FIRED_AFTER(event) && (!token_column ||
+		return before_row;
+	return TRIGGER_FIRED_AFTER(event) && (!before_row ||
 										  has_before_row(call));
 }
 
@@ -675,35 +691,18 @@ check_proper_kind(const GuardCall *call)
 			 errtable(call->relation)));
 }
 
-static void
-forget_execution(void *arg)
-{
-	ReportedExecution **link = &reported;
-
-	while (*link != arg)
-		link = &(*link)->next;
-	*link = (*link)->next;
-}
-
-/* Is this the first report about the execution? */
+/*
+ * Is this the first report about the execution?  One warning, or one line in
+ * the log, is enough for all its triggers, rows and partitions.
+ */
 static bool
 first_report(const GuardCall *call)
 {
-	ReportedExecution *note;
+	FenceExecution *execution = fence_execution(call->flinfo);
+	bool		first = !execution->reported;
 
-	for (note = reported; note != NULL; note = note->next)
-	{
-		if (note->cxt == call->execution)
-			return false;
-	}
-	note = MemoryContextAlloc(call->execution, sizeof(ReportedExecution));
-	note->cxt = call->execution;
-	note->next = reported;
-	reported = note;
-	note->callback.func = forget_execution;
-	note->callback.arg = note;
-	MemoryContextRegisterResetCallback(call->execution, &note->callback);
-	return true;
+	execution->reported = true;
+	return first;
 }
 
 /*
@@ -720,6 +719,55 @@ report(const GuardCall *call)
 		fence_verdict_report(ERROR, call->verdict, &site);
 	if (first_report(call))
 		fence_verdict_report(WARNING, call->verdict, &site);
+}
+
+/*
+ * The key of the row.  It comes before the token: what is a duplicate is done
+ * already, however late its writer is.  Returns whether to go on.
+ */
+static bool
+judge_key(GuardCall *call)
+{
+	TriggerEvent event = call->trigdata->tg_event;
+	FenceKeyedRow row = {call->policy, call->trigdata, call->flinfo};
+	const FenceVerdict *verdict = NULL;
+	bool		skip = false;
+
+	if (call->policy->key_column == NULL)
+		return true;
+	if (!TRIGGER_FIRED_BY_DELETE(event))
+		verdict = TRIGGER_FIRED_BEFORE(event) ?
+			fence_key_before_write(&row, &skip) : fence_key_after_write(&row);
+	else if (TRIGGER_FIRED_BEFORE(event))
+		fence_key_before_delete(&row, is_moved(call,
+											   call->trigdata->tg_trigslot));
+	if (!accepted(call, verdict, call->policy->key.attnum))
+	{
+		report(call);
+		call->verdict = NULL;
+	}
+	return !skip;
+}
+
+/* A row trigger. */
+static Datum
+judge_row(GuardCall *call, Datum unchanged)
+{
+	TriggerData *trigdata = call->trigdata;
+	Datum		result = unchanged;
+
+	if (!judge_key(call))
+		return PointerGetDatum(NULL);
+	if (!TRIGGER_FIRED_BEFORE(trigdata->tg_event))
+		after_row(call);
+	else
+	{
+		if (call->policy->token_column != NULL)
+			result = PointerGetDatum(before_row(call));
+		if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
+			call->statement->updated = trigdata->tg_trigslot->tts_tid;
+	}
+	return result;
 }
 
 /* What the executor expects of a trigger that has nothing to say. */
@@ -791,16 +839,20 @@ follow(GuardCall *call)
 }
 
 /*
- * Leaves a line in the server's log for a statement that no guard judges.
+ * A statement that no guard judges is counted and leaves a line in the
+ * server's log.
  */
 static Datum
 pass_by(const GuardCall *call)
 {
 	if (first_report(call))
+	{
+		fence_stats_bypass(RelationGetRelid(call->relation));
 		ereport(LOG,
 				(errmsg("guard of table \"%s\" bypassed by \"%s\"",
 						RelationGetRelationName(call->relation),
 						GetUserNameFromId(GetUserId(), false))));
+	}
 	return unchanged(call->trigdata);
 }
 
@@ -822,7 +874,7 @@ fence_guard(PG_FUNCTION_ARGS)
 
 	call.trigdata = trigdata;
 	call.relation = trigdata->tg_relation;
-	call.execution = fcinfo->flinfo->fn_mcxt;
+	call.flinfo = fcinfo->flinfo;
 	if (bypass)
 		return pass_by(&call);
 	result = unchanged(trigdata);
@@ -836,10 +888,8 @@ fence_guard(PG_FUNCTION_ARGS)
 	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigdata->tg_event))
 		(void) judge_whole_table(&call);
-	else if (TRIGGER_FIRED_BEFORE(trigdata->tg_event))
-		result = PointerGetDatum(before_row(&call));
 	else
-		after_row(&call);
+		result = judge_row(&call, result);
 	if (call.verdict != NULL)
 		report(&call);
 	return result;

@@ -42,9 +42,13 @@
 
 #include "args.h"
 #include "attempt.h"
+#include "compat.h"
+#include "lease_end.h"
 #include "present.h"
 #include "redis_lease.h"
 #include "resource.h"
+#include "stats.h"
+#include "wait_queue.h"
 
 PG_FUNCTION_INFO_V1(fence_acquire);
 PG_FUNCTION_INFO_V1(fence_acquire_many);
@@ -68,6 +72,9 @@ PG_FUNCTION_INFO_V1(fence_home_sql);
 /* Between two looks at a lease that is waited for, milliseconds. */
 #define POLL_MIN_MS		5
 #define POLL_MAX_MS		25
+
+/* The same for those who are not the first that wait. */
+#define QUEUE_POLL_MS	250
 
 typedef struct AcquireRequest
 {
@@ -112,13 +119,17 @@ elapsed_ms(instr_time start)
 	return INSTR_TIME_GET_MILLISEC(now);
 }
 
-/* Sleeps, but not through a cancel or a termination. */
+/* Sleeps, but not through a cancel, a termination or a call for our turn. */
 static void
 nap(long ms)
 {
+	static uint32 wait_event = 0;
+
+	if (wait_event == 0)
+		wait_event = fence_new_wait_event("FenceAcquire");
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 ms, PG_WAIT_EXTENSION);
+					 ms, wait_event);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -217,7 +228,8 @@ reserve(const AcquireRequest *request, FenceRow *row)
 	if (fence_lease_live(row, GetCurrentTimestamp()))
 		return live_outcome(request, row);
 
-	if (!try_lock(&request->name, FENCE_LOCK_GATE))
+	if (!fence_wait_turn(&request->name) ||
+		!try_lock(&request->name, FENCE_LOCK_GATE))
 		return ACQUIRE_BUSY;
 	fence_row_read(&request->name, row);
 	if (fence_lease_live(row, GetCurrentTimestamp()))
@@ -254,6 +266,7 @@ grant(const AcquireRequest *request, FenceRow *row)
 	if (verdict != NULL)
 		fence_verdict_report(ERROR, verdict, NULL);
 
+	fence_lease_granted(&request->name, row, request->holder, now);
 	row->token = row->mark = next_token(&request->name, row);
 	row->mark_holder = row->holder = request->holder;
 	row->marked_at = row->acquired_at = now;
@@ -348,14 +361,17 @@ acquire_once(AcquireRequest *request, double waited_ms, FenceRow *row)
 
 /*
  * Time to the next look: a random share, so that waiters do not march in
- * step, and no more than is left of the wait.  Raises 55P03 when lock_timeout
- * is over before the wait is; the lock manager minds it only for its own
- * queues.
+ * step, and no more than is left of the wait.  Those who are not the first
+ * in the queue will be woken, and look by themselves only to be sure.
+ *
+ * Raises 55P03 when lock_timeout is over before the wait is; the lock manager
+ * minds it only for its own queues.
  */
 static long
-next_nap(const AcquireRequest *request, double waited_ms)
+next_nap(const AcquireRequest *request, double waited_ms, bool first)
 {
 	double		left_ms = request->wait / 1000.0 - waited_ms;
+	long		poll_ms = QUEUE_POLL_MS;
 
 	if (LockTimeout > 0)
 	{
@@ -365,9 +381,20 @@ next_nap(const AcquireRequest *request, double waited_ms)
 					 errmsg("canceling statement due to lock timeout")));
 		left_ms = Min(left_ms, LockTimeout - waited_ms);
 	}
-	return (long) Max(1, Min(left_ms,
-							 pg_prng_uint64_range(&pg_global_prng_state,
-												  POLL_MIN_MS, POLL_MAX_MS)));
+	if (first)
+		poll_ms = (long) pg_prng_uint64_range(&pg_global_prng_state,
+											  POLL_MIN_MS, POLL_MAX_MS);
+	return (long) Max(1, Min(left_ms, poll_ms));
+}
+
+/* Waits in the queue for a resource, until it is time to look again. */
+static void
+wait_in_queue(const AcquireRequest *request, const FenceName *name,
+			  double waited_ms)
+{
+	bool		first = fence_wait_join(name);
+
+	nap(next_nap(request, waited_ms, first));
 }
 
 static AcquireOutcome
@@ -378,6 +405,7 @@ acquire(AcquireRequest *request, FenceRow *row)
 	AcquireOutcome outcome;
 	instr_time	start;
 	double		waited_ms = 0;
+	bool		waits = false;
 
 	attempt = AllocSetContextCreate(CurrentMemoryContext,
 									"pg_fence acquire",
@@ -389,31 +417,25 @@ acquire(AcquireRequest *request, FenceRow *row)
 		outcome = acquire_once(request, waited_ms, row);
 		MemoryContextSwitchTo(oldcxt);
 
+		if (!waits)
+			fence_stats_attempt(&request->name, outcome != ACQUIRE_GRANTED);
 		waited_ms = elapsed_ms(start);
 		if (outcome == ACQUIRE_GRANTED || waited_ms * 1000.0 >= request->wait)
-			return outcome;
-		nap(next_nap(request, waited_ms));
+			break;
+		waits = true;
+		wait_in_queue(request, &request->name, waited_ms);
 		MemoryContextReset(attempt);
 	}
+	fence_wait_leave();
+	if (waits)
+		fence_stats_wait(&request->name, (int64) (waited_ms * 1000.0));
+	return outcome;
 }
 
 static Datum
 remaining_interval(TimestampTz expires_at)
 {
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = Max(0, expires_at - GetCurrentTimestamp());
-	return IntervalPGetDatum(interval);
-}
-
-static TupleDesc
-result_desc(FunctionCallInfo fcinfo)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
+	return fence_interval(Max(0, expires_at - GetCurrentTimestamp()));
 }
 
 #define ACQUIRE_COLUMNS	6
@@ -474,8 +496,8 @@ acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
 	bool		nulls[ACQUIRE_COLUMNS];
 
 	acquire_columns(outcome, reason, row, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values,
-											 nulls));
+	return HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
+											 values, nulls));
 }
 
 /*
@@ -625,21 +647,53 @@ acquire_all(void *arg)
 	return true;
 }
 
+/* The first attempt, as seen by each of the resources. */
+static void
+count_attempts(const ManyRequest *many)
+{
+	int			i;
+
+	for (i = 0; i < many->count; i++)
+		fence_stats_attempt(&many->results[i].name,
+							many->results[i].outcome == ACQUIRE_HELD ||
+							many->results[i].outcome == ACQUIRE_BUSY);
+}
+
+/* The one that has kept us from having them all. */
+static const FenceName *
+refused_resource(const ManyRequest *many)
+{
+	int			i = 0;
+
+	while (many->results[i].outcome == ACQUIRE_NOT_ALL)
+		i++;
+	return &many->results[i].name;
+}
+
 static void
 acquire_many(ManyRequest *many)
 {
 	instr_time	start;
 	ErrorData  *error;
+	const FenceName *missing = NULL;
 
 	INSTR_TIME_SET_CURRENT(start);
 	many->waited_ms = 0;
 	while (!fence_attempt(acquire_all, many, 0, &error))
 	{
+		if (missing == NULL)
+			count_attempts(many);
+		missing = refused_resource(many);
 		many->waited_ms = elapsed_ms(start);
 		if (many->waited_ms * 1000.0 >= many->each.wait)
 			break;
-		nap(next_nap(&many->each, many->waited_ms));
+		wait_in_queue(&many->each, missing, many->waited_ms);
 	}
+	fence_wait_leave();
+	if (missing == NULL)
+		count_attempts(many);
+	else if (many->each.wait > 0)
+		fence_stats_wait(missing, (int64) (elapsed_ms(start) * 1000.0));
 }
 
 static void
@@ -788,7 +842,7 @@ fence_extend(PG_FUNCTION_ARGS)
 		values[3] = CStringGetTextDatum(reason);
 		nulls[3] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo),
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
 													  values, nulls)));
 }
 
@@ -822,9 +876,11 @@ fence_release(PG_FUNCTION_ARGS)
 
 	row.released = true;
 	row.released_at = GetCurrentTimestamp();
+	fence_lease_ended(&name, &row, FENCE_LEASE_RELEASED, row.released_at);
 	fence_row_write(&name, &row);
 	if (row.lease != NULL)
 		fence_redis_give_back(row.lease, &name, row.lease_value);
+	fence_wait_wake_at_end(&name);
 	PG_RETURN_BOOL(true);
 }
 
@@ -856,6 +912,8 @@ fence_hand_over(PG_FUNCTION_ARGS)
 	request.lease_value = row.lease_value;
 	if (reason == NULL && !take_over(&request, TAKEOVER_MS, &row))
 		reason = "busy";
+	if (reason == NULL)
+		fence_wait_wake_at_end(&request.name);
 	PG_RETURN_DATUM(acquire_result(fcinfo,
 								   reason == NULL ? ACQUIRE_GRANTED :
 								   ACQUIRE_BUSY, reason, &row));
@@ -889,9 +947,11 @@ fence_break_lease(PG_FUNCTION_ARGS)
 	row.mark_holder = NULL;
 	row.released = true;
 	row.marked_at = row.released_at = GetCurrentTimestamp();
+	fence_lease_ended(&name, &row, FENCE_LEASE_BROKEN, row.released_at);
 	fence_row_write(&name, &row);
 	if (row.lease != NULL)
 		fence_redis_give_back(row.lease, &name, row.lease_value);
+	fence_wait_wake_at_end(&name);
 
 	ereport(LOG,
 			(errmsg("lease of holder \"%s\" on resource \"%.*s\" broken by \"%s\"",

@@ -22,6 +22,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "merge.h"
 
 /* The trigger functions of one target relation; dies with the execution. */
@@ -30,6 +31,7 @@ typedef struct MergeTarget
 	MemoryContextCallback callback; /* unlinks this at the end */
 	const FmgrInfo *functions;
 	int			count;
+	const List *actions;		/* of MergeAction */
 	struct MergeTarget *next;
 } MergeTarget;
 
@@ -81,11 +83,12 @@ is_plain_write(Relation relation)
 }
 
 /*
- * Is the trigger fired by a MERGE, or may it be?  It is named by its FmgrInfo:
- * each result relation of each execution has its own.
+ * The target that the trigger belongs to, NULL if that of no known MERGE.  It
+ * is named by its FmgrInfo: each result relation of each execution has its
+ * own.
  */
-bool
-fence_in_merge(const FmgrInfo *trigger, Relation relation)
+static const MergeTarget *
+find_target(const FmgrInfo *trigger)
 {
 	MergeTarget *target;
 
@@ -93,8 +96,19 @@ fence_in_merge(const FmgrInfo *trigger, Relation relation)
 	{
 		if (trigger >= target->functions &&
 			trigger < target->functions + target->count)
-			return true;
+			return target;
 	}
+	return NULL;
+}
+
+/*
+ * Is the trigger fired by a MERGE, or may it be?
+ */
+bool
+fence_in_merge(const FmgrInfo *trigger, Relation relation)
+{
+	if (find_target(trigger) != NULL)
+		return true;
 
 	/*
 	 * The statement that made the library load was started without our hook.
@@ -104,6 +118,30 @@ fence_in_merge(const FmgrInfo *trigger, Relation relation)
 	return loading_portal != NULL && ActivePortal == loading_portal &&
 		ActivePortal->creation_time == loading_time &&
 		!is_plain_write(relation);
+}
+
+/*
+ * Of an UPDATE that is said to set the column: is that certain?  In a MERGE,
+ * all its UPDATE actions must set it.
+ */
+bool
+fence_sets_column(const FmgrInfo *trigger, Relation relation,
+				  AttrNumber attnum)
+{
+	const MergeTarget *target = find_target(trigger);
+	ListCell   *lc;
+
+	if (target == NULL)
+		return !fence_in_merge(trigger, relation);
+	foreach(lc, target->actions)
+	{
+		const MergeAction *action = lfirst_node(MergeAction, lc);
+
+		if (action->commandType == CMD_UPDATE &&
+			!list_member_int(action->updateColnos, attnum))
+			return false;
+	}
+	return true;
 }
 
 static void
@@ -138,6 +176,7 @@ note_merge(EState *estate, PlanState *planstate)
 		note = MemoryContextAlloc(estate->es_query_cxt, sizeof(MergeTarget));
 		note->functions = target->ri_TrigFunctions;
 		note->count = target->ri_TrigDesc->numtriggers;
+		note->actions = fence_merge_actions(modify, i);
 		note->next = merge_targets;
 		note->callback.func = forget_merge;
 		note->callback.arg = note;

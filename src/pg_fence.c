@@ -14,9 +14,13 @@
 #include "utils/guc.h"
 
 #include "guard.h"
+#include "history.h"
+#include "idempotency.h"
 #include "policy.h"
 #include "present.h"
 #include "resource.h"
+#include "shmem.h"
+#include "wait_queue.h"
 
 PG_MODULE_MAGIC;
 
@@ -26,9 +30,15 @@ void
 _PG_init(void)
 {
 	fence_resource_init();
+
+	/* Of these two, the later one is asked first before a commit. */
 	fence_present_init();
+	fence_idempotency_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_history_init();
+	fence_wait_queue_start();
+	fence_shmem_init();
 
 	MarkGUCPrefixReserved("pg_fence");
 }

@@ -29,6 +29,7 @@
 #include "utils/rel.h"
 
 #include "errors.h"
+#include "key.h"
 #include "policy.h"
 
 typedef struct CachedPolicy
@@ -41,6 +42,18 @@ typedef struct CachedPolicy
 
 /* Per backend. */
 static HTAB *policies = NULL;
+
+/* How each part is called in the arguments of a trigger. */
+static const char *const argument_names[FENCE_POLICY_ARGUMENTS] = {
+	[FENCE_POLICY_RESOURCE] = "resource",
+	[FENCE_POLICY_MARKS] = "marks",
+	[FENCE_POLICY_TOKEN_COLUMN] = "token_column",
+	[FENCE_POLICY_LEASE] = "lease",
+	[FENCE_POLICY_MODE] = "mode",
+	[FENCE_POLICY_KEY_COLUMN] = "key_column",
+	[FENCE_POLICY_KEY_SCOPE] = "key_scope",
+	[FENCE_POLICY_ON_DUPLICATE] = "on_duplicate"
+};
 
 static const char *const marks_names[] = {
 	[FENCE_MARKS_RESOURCE] = "resource",
@@ -60,6 +73,19 @@ parse_mode(const char *mode)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized mode: \"%s\"", mode),
 			 errhint("Use \"enforce\" or \"observe\".")));
+}
+
+static bool
+parse_on_duplicate(const char *on_duplicate)
+{
+	if (on_duplicate == NULL || strcmp(on_duplicate, "error") == 0)
+		return false;
+	if (strcmp(on_duplicate, "skip") == 0)
+		return true;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized on_duplicate: \"%s\"", on_duplicate),
+			 errhint("Use \"error\" or \"skip\".")));
 }
 
 static FenceMarks
@@ -103,30 +129,56 @@ parse_template(FencePolicy *policy)
 		policy->has_columns |= policy->parts[i].is_column;
 }
 
+static const char *
+copy_text(const char *text)
+{
+	return text != NULL ? pstrdup(text) : NULL;
+}
+
+static void
+check_combination(const FencePolicy *policy)
+{
+	if ((policy->marks == FENCE_MARKS_RESOURCE) !=
+		(policy->token_column == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("marks \"%s\" cannot be kept %s a token column",
+						marks_names[policy->marks],
+						policy->token_column ? "with" : "without"),
+				 errhint("Marks \"row\" and \"both\" need a token column, \"resource\" has none.")));
+	if (policy->skip_duplicates && policy->key_column == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("on_duplicate \"skip\" needs a key column")));
+	if (policy->key_column != NULL && policy->token_column != NULL &&
+		strcmp(policy->key_column, policy->token_column) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("column \"%s\" cannot hold both fencing tokens and idempotency keys",
+						policy->key_column)));
+}
+
 /*
  * Makes an unbound policy in the current memory context, or raises 22023.
  * Everything but the resource may be NULL.
  */
 FencePolicy *
-fence_policy_make(const char *resource, const char *token_column,
-				  const char *marks, const char *lease, const char *mode)
+fence_policy_make(const char *const texts[FENCE_POLICY_ARGUMENTS])
 {
 	FencePolicy *policy = palloc0(sizeof(FencePolicy));
 
-	policy->resource = pstrdup(resource);
-	policy->token_column = token_column ? pstrdup(token_column) : NULL;
-	policy->marks = parse_marks(marks, token_column != NULL);
-	policy->lease = lease ? pstrdup(lease) : NULL;
-	policy->observe = parse_mode(mode);
+	policy->resource = pstrdup(texts[FENCE_POLICY_RESOURCE]);
+	policy->token_column = copy_text(texts[FENCE_POLICY_TOKEN_COLUMN]);
+	policy->marks = parse_marks(texts[FENCE_POLICY_MARKS],
+								policy->token_column != NULL);
+	policy->lease = copy_text(texts[FENCE_POLICY_LEASE]);
+	policy->observe = parse_mode(texts[FENCE_POLICY_MODE]);
+	policy->key_column = copy_text(texts[FENCE_POLICY_KEY_COLUMN]);
+	policy->key_scope = copy_text(texts[FENCE_POLICY_KEY_SCOPE]);
+	policy->skip_duplicates =
+		parse_on_duplicate(texts[FENCE_POLICY_ON_DUPLICATE]);
 	parse_template(policy);
-
-	if ((policy->marks == FENCE_MARKS_RESOURCE) != (token_column == NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("marks \"%s\" cannot be kept %s a token column",
-						marks_names[policy->marks],
-						token_column ? "with" : "without"),
-				 errhint("Marks \"row\" and \"both\" need a token column, \"resource\" has none.")));
+	check_combination(policy);
 	return policy;
 }
 
@@ -184,6 +236,18 @@ bind_token_column(FencePolicy *policy, Relation relation)
 	return NULL;
 }
 
+static void
+bind_output(FenceColumn *bound, Form_pg_attribute column)
+{
+	Oid			output;
+	bool		is_varlena;
+
+	bound->attnum = column->attnum;
+	bound->type = getBaseType(column->atttypid);
+	getTypeOutputInfo(column->atttypid, &output, &is_varlena);
+	fmgr_info_cxt(output, &bound->output, CurrentMemoryContext);
+}
+
 /*
  * A generated column has no value yet in a BEFORE trigger, and a virtual one
  * never is in the row.
@@ -193,12 +257,10 @@ bind_template_column(const FencePolicy *policy, FenceColumn *bound,
 					 Relation relation, const char *name)
 {
 	Form_pg_attribute column = find_column(relation, name);
-	Oid			output;
-	bool		is_varlena;
 
 	if (column == NULL)
 		return no_column(relation, name);
-	bound->attnum = column->attnum;
+	bind_output(bound, column);
 	if (column->attgenerated != '\0' &&
 		(column->attgenerated != 's' || policy->token_column != NULL))
 		return fence_verdict(ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -206,10 +268,24 @@ bind_template_column(const FencePolicy *policy, FenceColumn *bound,
 									  name, RelationGetRelationName(relation)),
 							 "It is not computed yet when the guard needs it.",
 							 "Name the resource by the columns that it is made of.");
+	return NULL;
+}
 
-	bound->type = getBaseType(column->atttypid);
-	getTypeOutputInfo(column->atttypid, &output, &is_varlena);
-	fmgr_info_cxt(output, &bound->output, CurrentMemoryContext);
+static const FenceVerdict *
+bind_key_column(FencePolicy *policy, Relation relation)
+{
+	const char *name = policy->key_column;
+	Form_pg_attribute column = find_column(relation, name);
+
+	if (column == NULL)
+		return no_column(relation, name);
+	bind_output(&policy->key, column);
+	if (column->attgenerated != '\0')
+		return fence_verdict(ERRCODE_FEATURE_NOT_SUPPORTED,
+							 psprintf("generated column \"%s\" cannot hold the idempotency keys of table \"%s\"",
+									  name, RelationGetRelationName(relation)),
+							 "It is not computed yet when the guard needs it.",
+							 "Use a column that the writer sets.");
 	return NULL;
 }
 
@@ -239,6 +315,11 @@ fence_policy_bind(FencePolicy *policy, Relation relation, AttrNumber *attnum)
 		problem = bind_token_column(policy, relation);
 		*attnum = policy->token_attnum;
 	}
+	if (problem == NULL && policy->key_column != NULL)
+	{
+		problem = bind_key_column(policy, relation);
+		*attnum = policy->key.attnum;
+	}
 	return problem;
 }
 
@@ -248,17 +329,52 @@ fence_policy_bind(FencePolicy *policy, Relation relation, AttrNumber *attnum)
 List *
 fence_policy_arguments(const FencePolicy *policy)
 {
-	List	   *arguments = list_make2(psprintf("resource=%s", policy->resource),
-									   psprintf("marks=%s", marks_names[policy->marks]));
+	const char *texts[FENCE_POLICY_ARGUMENTS] = {
+		[FENCE_POLICY_RESOURCE] = policy->resource,
+		[FENCE_POLICY_MARKS] = marks_names[policy->marks],
+		[FENCE_POLICY_TOKEN_COLUMN] = policy->token_column,
+		[FENCE_POLICY_LEASE] = policy->lease,
+		[FENCE_POLICY_MODE] = policy->observe ? "observe" : NULL,
+		[FENCE_POLICY_KEY_COLUMN] = policy->key_column,
+		[FENCE_POLICY_KEY_SCOPE] = policy->key_scope,
+		[FENCE_POLICY_ON_DUPLICATE] = policy->skip_duplicates ? "skip" : NULL
+	};
+	List	   *arguments = NIL;
+	int			i;
 
-	if (policy->token_column != NULL)
-		arguments = lappend(arguments, psprintf("token_column=%s",
-												policy->token_column));
-	if (policy->lease != NULL)
-		arguments = lappend(arguments, psprintf("lease=%s", policy->lease));
-	if (policy->observe)
-		arguments = lappend(arguments, pstrdup("mode=observe"));
+	for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
+	{
+		if (texts[i] != NULL)
+			arguments = lappend(arguments, psprintf("%s=%s",
+													argument_names[i],
+													texts[i]));
+	}
 	return arguments;
+}
+
+/* The value of key=value, NULL if the key is another one. */
+static const char *
+argument_value(const char *argument, const char *name)
+{
+	int			len = strlen(name);
+
+	return strncmp(argument, name, len) == 0 && argument[len] == '=' ?
+		argument + len + 1 : NULL;
+}
+
+/*
+ * One part of the policy in trigger arguments, NULL if it is not among them.
+ */
+const char *
+fence_policy_argument(char *const *arguments, int count,
+					  FencePolicyArgument which)
+{
+	const char *value = NULL;
+	int			i;
+
+	for (i = 0; i < count && value == NULL; i++)
+		value = argument_value(arguments[i], argument_names[which]);
+	return value;
 }
 
 static void
@@ -279,35 +395,33 @@ argument_error(Relation relation, const char *problem, const char *argument)
 FencePolicy *
 fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 {
-	static const char *const keys[] = {
-		"resource", "token_column", "marks", "lease", "mode"
-	};
-	const char *values[lengthof(keys)] = {NULL};
+	const char *texts[FENCE_POLICY_ARGUMENTS] = {NULL};
 	FencePolicy *policy;
 	int			arg;
 	int			i;
 
 	for (arg = 0; arg < count; arg++)
 	{
-		const char *argument = arguments[arg];
+		const char *value = NULL;
 
-		for (i = 0; i < (int) lengthof(keys); i++)
+		for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
 		{
-			int			len = strlen(keys[i]);
-
-			if (strncmp(argument, keys[i], len) == 0 && argument[len] == '=')
+			value = argument_value(arguments[arg], argument_names[i]);
+			if (value != NULL)
 				break;
 		}
-		if (i == (int) lengthof(keys))
-			argument_error(relation, "an unknown", argument);
-		if (values[i] != NULL)
-			argument_error(relation, "a repeated", argument);
-		values[i] = argument + strlen(keys[i]) + 1;
+		if (value == NULL)
+			argument_error(relation, "an unknown", arguments[arg]);
+		if (texts[i] != NULL)
+			argument_error(relation, "a repeated", arguments[arg]);
+		texts[i] = value;
 	}
-	if (values[0] == NULL)
+	if (texts[FENCE_POLICY_RESOURCE] == NULL)
 		argument_error(relation, "no", "resource=...");
-	policy = fence_policy_make(values[0], values[1], values[2], values[3],
-							   values[4]);
+	if (texts[FENCE_POLICY_KEY_COLUMN] != NULL &&
+		texts[FENCE_POLICY_KEY_SCOPE] == NULL)
+		argument_error(relation, "no", "key_scope=...");
+	policy = fence_policy_make(texts);
 	policy->problem = fence_policy_bind(policy, relation,
 										&policy->problem_attnum);
 	return policy;
@@ -480,6 +594,52 @@ fence_policy_resource(const FencePolicy *policy, Relation relation,
 	}
 	if (name->len == 0 || name->len > FENCE_RESOURCE_MAX)
 		return bad_length(name, relation);
+	return NULL;
+}
+
+static const FenceVerdict *
+null_key(const FencePolicy *policy, Relation relation)
+{
+	return fence_verdict(ERRCODE_NULL_VALUE_NOT_ALLOWED,
+						 psprintf("null value in column \"%s\", which holds the idempotency keys of table \"%s\"",
+								  policy->key_column,
+								  RelationGetRelationName(relation)),
+						 "An operation without a key cannot be told from a repeated one.",
+						 "Set the column to a key that stays the same when the operation is repeated.");
+}
+
+static const FenceVerdict *
+bad_key(const FencePolicy *policy, Relation relation, const StringInfoData *key)
+{
+	return fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
+						 key->len > FENCE_KEY_MAX ?
+						 "idempotency key is too long" :
+						 "idempotency key must not be blank",
+						 psprintf("\"%.*s\" in column \"%s\" of table \"%s\" has %d bytes, 1 to %d are possible.",
+								  pg_mbcliplen(key->data, key->len, 64),
+								  key->data, policy->key_column,
+								  RelationGetRelationName(relation),
+								  key->len, FENCE_KEY_MAX),
+						 "Set the column to a key that stays the same when the operation is repeated.");
+}
+
+/*
+ * Writes the row's idempotency key; returns a verdict, 22004 or 22023, if it
+ * has none.
+ */
+const FenceVerdict *
+fence_policy_key(const FencePolicy *policy, Relation relation,
+				 TupleTableSlot *slot, StringInfo key)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, policy->key.attnum, &isnull);
+
+	resetStringInfo(key);
+	if (isnull)
+		return null_key(policy, relation);
+	append_column(unconstify(FenceColumn *, &policy->key), value, key);
+	if (key->len > FENCE_KEY_MAX || fence_key_is_blank(key->data))
+		return bad_key(policy, relation, key);
 	return NULL;
 }
 

@@ -33,6 +33,20 @@ typedef struct FenceColumn
 	FmgrInfo	output;
 } FenceColumn;
 
+/* The parts of a policy as texts: arguments of fence.protect() and triggers. */
+typedef enum FencePolicyArgument
+{
+	FENCE_POLICY_RESOURCE,
+	FENCE_POLICY_MARKS,
+	FENCE_POLICY_TOKEN_COLUMN,
+	FENCE_POLICY_LEASE,
+	FENCE_POLICY_MODE,
+	FENCE_POLICY_KEY_COLUMN,
+	FENCE_POLICY_KEY_SCOPE,
+	FENCE_POLICY_ON_DUPLICATE,
+	FENCE_POLICY_ARGUMENTS		/* count */
+} FencePolicyArgument;
+
 typedef struct FencePolicy
 {
 	/* as given */
@@ -41,6 +55,9 @@ typedef struct FencePolicy
 	FenceMarks	marks;
 	const char *lease;			/* who vouches for it, or NULL */
 	bool		observe;		/* warn and let through */
+	const char *key_column;		/* or NULL */
+	const char *key_scope;		/* set if key_column is */
+	bool		skip_duplicates;	/* else they are errors */
 
 	/* derived */
 	int			nparts;
@@ -50,15 +67,13 @@ typedef struct FencePolicy
 	/* bound to a relation */
 	FenceColumn *columns;		/* one per part, unused for literal text */
 	AttrNumber	token_attnum;	/* 0 if there is no token column */
+	FenceColumn key;			/* attnum 0 if there is no key column */
 	const FenceVerdict *problem;	/* why it cannot work, or NULL */
 	AttrNumber	problem_attnum; /* the column that is to blame, or 0 */
 } FencePolicy;
 
 extern void fence_policy_init(void);
-extern FencePolicy *fence_policy_make(const char *resource,
-									  const char *token_column,
-									  const char *marks, const char *lease,
-									  const char *mode);
+extern FencePolicy *fence_policy_make(const char *const texts[FENCE_POLICY_ARGUMENTS]);
 extern FencePolicy *fence_policy_of_arguments(Relation relation,
 											  char *const *arguments,
 											  int count);
@@ -66,6 +81,8 @@ extern const FenceVerdict *fence_policy_bind(FencePolicy *policy,
 											 Relation relation,
 											 AttrNumber *attnum);
 extern List *fence_policy_arguments(const FencePolicy *policy);
+extern const char *fence_policy_argument(char *const *arguments, int count,
+										 FencePolicyArgument which);
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,
 												  const Trigger *trigger);
 extern bool fence_policy_presents(const FencePolicy *policy);
@@ -74,5 +91,9 @@ extern const FenceVerdict *fence_policy_resource(const FencePolicy *policy,
 												 TupleTableSlot *slot,
 												 StringInfo name,
 												 AttrNumber *attnum);
+extern const FenceVerdict *fence_policy_key(const FencePolicy *policy,
+											Relation relation,
+											TupleTableSlot *slot,
+											StringInfo key);
 
 #endif							/* FENCE_POLICY_H */

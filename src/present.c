@@ -36,6 +36,7 @@
 #include "errors.h"
 #include "present.h"
 #include "redis_lease.h"
+#include "stats.h"
 
 PG_FUNCTION_INFO_V1(fence_check);
 
@@ -52,6 +53,7 @@ PG_FUNCTION_INFO_V1(fence_check);
 /* What a server has said in this transaction about a lease of the resource. */
 typedef struct Answer
 {
+	FenceRedis *redis;			/* as whoever presented the token sees it */
 	const char *server;
 	const char *holder;
 	const FenceVerdict *verdict;	/* NULL: it stands, or is asked at commit */
@@ -152,12 +154,16 @@ mark_detail(const FenceRow *row)
 }
 
 static const FenceVerdict *
-stale(const FenceName *name, int64 token, const char *detail, const char *hint)
+stale(const FenceName *name, int64 token, int64 mark, const char *detail,
+	  const char *hint)
 {
-	return fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
-						 psprintf("fencing token %lld for resource \"%.*s\" is stale",
-								  (long long) token, name->len, name->data),
-						 detail, hint);
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
+							psprintf("fencing token %lld for resource \"%.*s\" is stale",
+									 (long long) token, name->len, name->data),
+							detail, hint);
+	return fence_verdict_about(verdict, name, token, mark);
 }
 
 /*
@@ -175,7 +181,7 @@ fence_stale(const FenceName *name, int64 token, const FenceRow *row)
 		hint = "Acquire the resource again; or, if the tokens come from elsewhere, move their source above that one.";
 	else if (row->token == 0 && row->mark - token >= FAR_BELOW)
 		hint = "The source of the tokens may have been reset. If so, move it above the mark; nothing lowers a mark.";
-	return stale(name, token, mark_detail(row), hint);
+	return stale(name, token, row->mark, mark_detail(row), hint);
 }
 
 /*
@@ -184,7 +190,7 @@ fence_stale(const FenceName *name, int64 token, const FenceRow *row)
 static const FenceVerdict *
 superseded(const FenceName *name, int64 token, int64 before)
 {
-	return stale(name, Min(token, before),
+	return stale(name, Min(token, before), Max(token, before),
 				 psprintf("This transaction has presented token %lld before, and now %lld.",
 						  (long long) before, (long long) token),
 				 "Work done under one token cannot be committed under another. Start a new transaction.");
@@ -193,13 +199,16 @@ superseded(const FenceName *name, int64 token, int64 before)
 static const FenceVerdict *
 never_issued(const FenceName *name, int64 token, const FenceRow *row)
 {
-	return fence_verdict(ERRCODE_FENCE_NEVER_ISSUED,
-						 psprintf("fencing token %lld for resource \"%.*s\" was never issued",
-								  (long long) token, name->len, name->data),
-						 psprintf("The last token issued and committed is %lld, the high-water mark is %lld.",
-								  (long long) row->token,
-								  (long long) row->mark),
-						 "Present the token that fence.acquire() returned, after its transaction has committed.");
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_NEVER_ISSUED,
+							psprintf("fencing token %lld for resource \"%.*s\" was never issued",
+									 (long long) token, name->len, name->data),
+							psprintf("The last token issued and committed is %lld, the high-water mark is %lld.",
+									 (long long) row->token,
+									 (long long) row->mark),
+							"Present the token that fence.acquire() returned, after its transaction has committed.");
+	return fence_verdict_about(verdict, name, token, row->mark);
 }
 
 static const char *
@@ -222,11 +231,14 @@ lease_detail(int64 token, const FenceRow *row)
 static const FenceVerdict *
 not_held(const FenceName *name, int64 token, const FenceRow *row)
 {
-	return fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
-						 psprintf("lease on resource \"%.*s\" is not held",
-								  name->len, name->data),
-						 lease_detail(token, row),
-						 "Stop, and acquire the resource again.");
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
+							psprintf("lease on resource \"%.*s\" is not held",
+									 name->len, name->data),
+							lease_detail(token, row),
+							"Stop, and acquire the resource again.");
+	return fence_verdict_about(verdict, name, token, row->mark);
 }
 
 /*
@@ -237,14 +249,17 @@ static const FenceVerdict *
 judge_holder(const FenceName *name, int64 token, const char *holder,
 			 const char *recorded)
 {
+	FenceVerdict *verdict;
+
 	if (holder == NULL || recorded == NULL || strcmp(holder, recorded) == 0)
 		return NULL;
-	return fence_verdict(ERRCODE_FENCE_OTHER_HOLDER,
-						 psprintf("fencing token %lld for resource \"%.*s\" belongs to another holder",
-								  (long long) token, name->len, name->data),
-						 psprintf("It is recorded for holder \"%s\" and was presented by \"%s\".",
-								  recorded, holder),
-						 "Two issuers have given out the same number. Stop, and find out which.");
+	verdict = fence_verdict(ERRCODE_FENCE_OTHER_HOLDER,
+							psprintf("fencing token %lld for resource \"%.*s\" belongs to another holder",
+									 (long long) token, name->len, name->data),
+							psprintf("It is recorded for holder \"%s\" and was presented by \"%s\".",
+									 recorded, holder),
+							"Two issuers have given out the same number. Stop, and find out which.");
+	return fence_verdict_about(verdict, name, token, token);
 }
 
 static const FenceVerdict *
@@ -304,26 +319,31 @@ stored_holder(const FenceToken *token, const FenceRow *row)
 static const FenceVerdict *
 no_holder(const FenceToken *token)
 {
-	return fence_verdict(ERRCODE_FENCE_NO_TOKEN,
-						 psprintf("no holder presented for resource \"%.*s\"",
-								  token->name.len, token->name.data),
-						 psprintf("Server \"%s\" cannot tell whose lease token %lld stands for.",
-								  token->lease, (long long) token->number),
-						 "Call fence.check() with the value of the lock as holder and with the server as lease.");
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
+							psprintf("no holder presented for resource \"%.*s\"",
+									 token->name.len, token->name.data),
+							psprintf("Server \"%s\" cannot tell whose lease token %lld stands for.",
+									 token->lease, (long long) token->number),
+							"Call fence.check() with the value of the lock as holder and with the server as lease.");
+	return fence_verdict_about(verdict, &token->name, token->number, 0);
 }
 
 /* What the server says, unless it is to be asked at commit only. */
 static Answer *
-new_answer(const FenceToken *token, FenceRedis *redis, const char *holder)
+new_answer(const PresentedResource *entry, const char *server,
+		   FenceRedis *redis, const char *holder)
 {
 	MemoryContext oldcxt = MemoryContextSwitchTo(TopTransactionContext);
 	Answer	   *answer = palloc0(sizeof(Answer));
 
-	answer->server = pstrdup(token->lease);
+	answer->redis = redis;
+	answer->server = pstrdup(server);
 	answer->holder = pstrdup(holder);
 	if (fence_redis_asked_at(redis, false))
-		answer->verdict = fence_redis_vouch(redis, token->lease, &token->name,
-											holder);
+		answer->verdict = fence_redis_vouch(redis, answer->server,
+											&entry->name, answer->holder);
 	MemoryContextSwitchTo(oldcxt);
 	return answer;
 }
@@ -361,7 +381,7 @@ judge_store(const FenceToken *token, const FenceRow *row,
 	}
 	if (item == NULL)
 	{
-		item = new_answer(token, redis, holder);
+		item = new_answer(entry, token->lease, redis, holder);
 		item->next = entry->answers;
 		entry->answers = item;
 	}
@@ -594,6 +614,7 @@ fence_present(const FenceToken *token)
 
 	if (before != NULL && token->number == before->token)
 		return present_again(token, before);
+	fence_stats_check(&token->name);
 	if (before != NULL && token->number < before->token)
 		return superseded(&token->name, token->number, before->token);
 
@@ -737,7 +758,7 @@ take_commit_lock(const PresentedResource *entry)
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(1000L);
 	}
-	return stale(name, entry->top->token,
+	return stale(name, entry->top->token, 0,
 				 "Another transaction is presenting a newer token for this resource.",
 				 "Another holder is taking over. Stop, and do not retry with this token.");
 }
@@ -763,7 +784,7 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot)
 				fence_stale(&entry->name, top->token, &row));
 	else if (!row.found)		/* deleted by hand: no mark to judge by */
 		enforce(entry, DEMAND_ORDER,
-				stale(&entry->name, top->token,
+				stale(&entry->name, top->token, 0,
 					  "The row of the resource has disappeared from fence.resource.",
 					  "Rows of fence.resource must not be deleted by hand."));
 	else if ((top->demands & ANY_LEASE) != 0 &&
@@ -801,21 +822,19 @@ ask_at_commit(const PresentedResource *entry)
 {
 	const Voucher *voucher;
 	const Answer *answer = NULL;
+	const FenceVerdict *verdict;
 
 	for (voucher = entry->top->vouchers; voucher != NULL;
 		 voucher = voucher->next)
 	{
-		const FenceVerdict *verdict;
-		FenceRedis *redis;
-
 		/* what was first only observed, and then demanded */
 		if (voucher->answer == answer)
 			continue;
 		answer = voucher->answer;
-		verdict = fence_redis_find(answer->server, &redis);
-		if (verdict == NULL && fence_redis_asked_at(redis, true))
-			verdict = fence_redis_vouch(redis, answer->server, &entry->name,
-										answer->holder);
+		if (!fence_redis_asked_at(answer->redis, true))
+			continue;
+		verdict = fence_redis_vouch(answer->redis, answer->server,
+									&entry->name, answer->holder);
 		if (verdict != NULL)
 			fence_verdict_report(voucher->observed ? WARNING : ERROR, verdict,
 								 NULL);
@@ -841,6 +860,7 @@ judge_all_at_commit(void)
 	presented_iterator iterator;
 	Snapshot	snapshot;
 	int			count = 0;
+	int			locked = 0;
 	int			changed = 0;
 	int			i;
 
@@ -859,9 +879,17 @@ judge_all_at_commit(void)
 	for (i = 0; i < count; i++)
 		ask_at_commit(entries[i]);
 	for (i = 0; i < count; i++)
-		enforce(entries[i], DEMAND_ORDER, take_commit_lock(entries[i]));
+	{
+		const FenceVerdict *verdict = take_commit_lock(entries[i]);
 
-	for (i = 0; i < count; i++)
+		if (verdict == NULL)
+			entries[locked++] = entries[i];
+		else
+			enforce(entries[i], DEMAND_ORDER, verdict);
+	}
+
+	/* Whoever got no lock has been warned, and need not be told again. */
+	for (i = 0; i < locked; i++)
 	{
 		if (!stands_unread(entries[i]))
 			entries[changed++] = entries[i];

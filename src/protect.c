@@ -228,15 +228,19 @@ choose_triggers(Relation relation, const FencePolicy *policy,
 {
 	memset(chosen, 0, GUARD_TRIGGERS * sizeof(bool));
 	chosen[GUARD_TRUNCATE] = true;
-	if (policy->token_column == NULL && !policy->has_columns &&
+	if (policy->token_column == NULL && policy->key_column == NULL &&
+		!policy->has_columns &&
 		relation->rd_rel->relkind == RELKIND_RELATION &&
 		!has_superclass(RelationGetRelid(relation)) &&
 		!foreign_key_reaches(relation))
 		chosen[GUARD_STATEMENT] = true;
-	else if (policy->token_column == NULL)
-		chosen[GUARD_AFTER_ROW] = true;
 	else
-		chosen[GUARD_BEFORE_ROW] = chosen[GUARD_AFTER_WRITE] = true;
+	{
+		chosen[GUARD_BEFORE_ROW] = policy->token_column != NULL ||
+			policy->key_column != NULL;
+		chosen[policy->token_column != NULL ? GUARD_AFTER_WRITE :
+			   GUARD_AFTER_ROW] = true;
+	}
 }
 
 static void
@@ -356,7 +360,7 @@ create_triggers(Relation relation, const FencePolicy *policy)
 	}
 }
 
-static char *
+static const char *
 optional_name(FunctionCallInfo fcinfo, int n)
 {
 	return PG_ARGISNULL(n) ? NULL : pstrdup(NameStr(*PG_GETARG_NAME(n)));
@@ -376,9 +380,63 @@ check_store(const char *lease)
 		fence_verdict_report(ERROR, problem, NULL);
 }
 
+static const char *
+optional_text(FunctionCallInfo fcinfo, int n, const char *what)
+{
+	return fence_arg_text(fcinfo, n, what, NAMEDATALEN, true);
+}
+
+/*
+ * Keys are claimed in the scope of the table.  It is the name that the table
+ * had when it first got a key column, kept in the policy: neither a rename
+ * nor a dump, as would change the OID, makes the table forget its keys.
+ */
+static const char *
+key_scope(Relation relation)
+{
+	Oid			guard = guard_function();
+	const char *scope = NULL;
+	int			i;
+
+	for (i = 0; relation->trigdesc && i < relation->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &relation->trigdesc->triggers[i];
+
+		if (trigger->tgfoid == guard && scope == NULL)
+			scope = fence_policy_argument(trigger->tgargs, trigger->tgnargs,
+										  FENCE_POLICY_KEY_SCOPE);
+	}
+	return scope != NULL ? scope :
+		quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+								   RelationGetRelationName(relation));
+}
+
+/* The arguments of fence.protect() as a policy. */
+static FencePolicy *
+policy_of_arguments(FunctionCallInfo fcinfo, Relation relation)
+{
+	const char *texts[FENCE_POLICY_ARGUMENTS] = {
+		[FENCE_POLICY_RESOURCE] = fence_arg_text(fcinfo, 1, "resource template",
+												 TEMPLATE_MAX, false),
+		[FENCE_POLICY_TOKEN_COLUMN] = optional_name(fcinfo, 2),
+		[FENCE_POLICY_MARKS] = optional_text(fcinfo, 3, "marks"),
+		[FENCE_POLICY_LEASE] = optional_text(fcinfo, 4, "lease"),
+		[FENCE_POLICY_MODE] = fence_arg_text(fcinfo, 5, "mode", NAMEDATALEN,
+											 false),
+		[FENCE_POLICY_KEY_COLUMN] = optional_name(fcinfo, 6),
+		[FENCE_POLICY_ON_DUPLICATE] = fence_arg_text(fcinfo, 7, "on_duplicate",
+													 NAMEDATALEN, false)
+	};
+
+	if (texts[FENCE_POLICY_KEY_COLUMN] != NULL)
+		texts[FENCE_POLICY_KEY_SCOPE] = key_scope(relation);
+	return fence_policy_make(texts);
+}
+
 /*
  * fence.protect(target regclass, resource text, token_column name,
- *				 marks text, lease text, mode text)
+ *				 marks text, lease text, mode text, key_column name,
+ *				 on_duplicate text)
  *
  * May be called again to change the policy.
  */
@@ -391,15 +449,7 @@ fence_protect(PG_FUNCTION_ARGS)
 	FenceSite	site;
 
 	relation = open_target(fcinfo);
-	policy = fence_policy_make(fence_arg_text(fcinfo, 1, "resource template",
-											  TEMPLATE_MAX, false),
-							   optional_name(fcinfo, 2),
-							   fence_arg_text(fcinfo, 3, "marks", NAMEDATALEN,
-											  true),
-							   fence_arg_text(fcinfo, 4, "lease", NAMEDATALEN,
-											  true),
-							   fence_arg_text(fcinfo, 5, "mode", NAMEDATALEN,
-											  false));
+	policy = policy_of_arguments(fcinfo, relation);
 	check_store(policy->lease);
 	check_protectable(relation);
 	site.relation = relation;

@@ -20,7 +20,8 @@
  * cluster has the key.  All commands of ours can stand that.
  *
  * After a failure the server is left alone for a while (breaker_ms), so that
- * one dead server does not cost every statement a timeout.
+ * one dead server does not cost every statement a timeout: by this backend,
+ * and by all where there is shared memory.
  *
  * Only the resolution of host names, in getaddrinfo(), cannot be interrupted
  * and minds no deadline.
@@ -45,8 +46,10 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
+#include "redis_breaker.h"
 #include "redis_conn.h"
 #include "redis_tls.h"
+#include "stats.h"
 
 /* Longer replies are none to our commands. */
 #define REPLY_MAX		(64 * 1024)
@@ -54,15 +57,9 @@
 /* A command and its answer need no more than these. */
 #define REDIRECTS_MAX	2
 
-typedef struct RedisKey
-{
-	Oid			server;
-	Oid			mapping;		/* InvalidOid: no credentials */
-} RedisKey;
-
 struct FenceRedis
 {
-	RedisKey	key;
+	FenceRedisKey key;
 	bool		valid;			/* are the options those of the catalogs? */
 	MemoryContext cxt;			/* holds the options */
 	FenceRedisOptions options;
@@ -72,8 +69,7 @@ struct FenceRedis
 	int			socket_event;	/* its position in there */
 	bool		in_flight;		/* not fit for another command */
 
-	double		open_until;		/* breaker: no attempt before, see now_ms() */
-	FenceReply	failure;		/* what opened it */
+	FenceBreaker breaker;
 };
 
 /* Per backend. */
@@ -114,7 +110,7 @@ failed(FenceReply *reply, FenceReplyStatus status, const char *problem)
 static bool
 timed_out(FenceReply *reply)
 {
-	return failed(reply, FENCE_REPLY_UNREACHABLE, "no answer in time");
+	return failed(reply, FENCE_REPLY_LATE, "no answer in time");
 }
 
 /*
@@ -220,7 +216,9 @@ receive_reply(FenceRedis *redis, double deadline, FenceExpect expect,
 
 /*
  * Sends a command and receives the answer, whatever it is.  False if there
- * is none; then the connection stays marked as in flight.
+ * is none.  Unless the answer is one that fits the command, the connection
+ * stays in flight: it may have been said unasked, and the real one is still
+ * to come.
  */
 static bool
 exchange(FenceRedis *redis, const FenceCommand *command, double deadline,
@@ -234,17 +232,42 @@ exchange(FenceRedis *redis, const FenceCommand *command, double deadline,
 	if (!send_command(redis, deadline, reply) ||
 		!receive_reply(redis, deadline, command->expect, reply))
 		return false;
-	redis->in_flight = false;
+	if (reply->status == FENCE_REPLY_GOOD ||
+		reply->status == FENCE_REPLY_NO_SCRIPT)
+		redis->in_flight = false;
 	return true;
 }
 
-/* The same, where any answer but the expected one is a failure. */
+/* The same for what precedes the command: no other answer will do. */
 static bool
 exchange_good(FenceRedis *redis, const FenceCommand *command, double deadline,
 			  FenceReply *reply)
 {
-	return exchange(redis, command, deadline, reply) &&
-		reply->status == FENCE_REPLY_GOOD;
+	if (!exchange(redis, command, deadline, reply))
+		return false;
+	if (reply->status == FENCE_REPLY_GOOD)
+		return true;
+	redis->in_flight = true;
+	if (reply->status == FENCE_REPLY_NO_SCRIPT)
+		reply->status = FENCE_REPLY_MISCONFIGURED;
+	return false;
+}
+
+/*
+ * AUTH has been refused.  Of the reply only the word that says why is shown:
+ * a server that does not know the command quotes its arguments.
+ */
+static bool
+refused(FenceReply *reply)
+{
+	char		problem[sizeof(reply->problem)];
+
+	if (reply->status != FENCE_REPLY_MISCONFIGURED)
+		return false;
+	snprintf(problem, sizeof(problem), "AUTH was refused (%.*s)",
+			 (int) strspn(reply->problem, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+			 reply->problem);
+	return failed(reply, FENCE_REPLY_MISCONFIGURED, problem);
 }
 
 /*
@@ -266,7 +289,7 @@ introduce(FenceRedis *redis, double deadline, FenceReply *reply)
 		fence_command_add(&command, options->password,
 						  strlen(options->password));
 		if (!exchange_good(redis, &command, deadline, reply))
-			return false;
+			return refused(reply);
 	}
 	if (options->db != 0)
 	{
@@ -279,17 +302,33 @@ introduce(FenceRedis *redis, double deadline, FenceReply *reply)
 	return true;
 }
 
+/*
+ * Accounts for the socket, and makes sure that there is room for the event
+ * set, too: that one would complain in words of its own.
+ */
+static void
+acquire_fds(void)
+{
+	bool		first = AcquireExternalFD();
+	bool		second = first && AcquireExternalFD();
+
+	if (first)
+		ReleaseExternalFD();
+	if (second)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("could not connect to Redis: too many open files in this session"),
+			 errhint("Name fewer servers in one session, or raise max_files_per_process.")));
+}
+
 /* Opens the socket.  The caller waits until it is connected. */
 static bool
 open_socket(FenceRedis *redis, const char *host, int port, FenceReply *reply)
 {
 	redisReader *reader;
 
-	if (!AcquireExternalFD())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not connect to Redis: %m"),
-				 errhint("Too many files are open; see max_files_per_process.")));
+	acquire_fds();
 	redis->context = host == NULL ?
 		redisConnectUnixNonBlock(redis->options.socket) :
 		redisConnectNonBlock(host, port);
@@ -318,8 +357,9 @@ watch_socket(FenceRedis *redis)
 	redis->events = fence_wait_event_set(3);
 	AddWaitEventToSet(redis->events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch,
 					  NULL);
-	AddWaitEventToSet(redis->events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
-					  NULL, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(redis->events, WL_EXIT_ON_PM_DEATH,
+						  PGINVALID_SOCKET, NULL, NULL);
 	redis->socket_event = AddWaitEventToSet(redis->events,
 											WL_SOCKET_WRITEABLE,
 											redis->context->fd, NULL, NULL);
@@ -386,13 +426,13 @@ ask_sentinel(FenceRedis *redis, const char *host, int port, double deadline,
 	fence_command_add(&command, "get-master-addr-by-name",
 					  strlen("get-master-addr-by-name"));
 	fence_command_add(&command, master, strlen(master));
-	if (!connect_to(redis, host, port, deadline, reply) ||
-		!exchange(redis, &command, deadline, reply))
+	if (!connect_to(redis, host, port, deadline, reply))
 		return false;
-	if (reply->status == FENCE_REPLY_NOTHING)
-		return failed(reply, FENCE_REPLY_MISCONFIGURED,
-					  "the sentinels know no master of this name");
-	return reply->status == FENCE_REPLY_GOOD;
+	if (exchange_good(redis, &command, deadline, reply))
+		return true;
+	return reply->status == FENCE_REPLY_NOTHING ?
+		failed(reply, FENCE_REPLY_MISCONFIGURED,
+			   "the sentinels know no master of this name") : false;
 }
 
 /*
@@ -459,73 +499,113 @@ follow(FenceRedis *redis, double deadline, FenceReply *reply)
 }
 
 /*
- * The command, with whatever it takes to get it answered.  False if it has
- * not even been sent.
+ * Is there nothing to read on a connection that nothing was asked on?  Else
+ * it has ended, or what is there would be taken for the next answer.
  */
 static bool
+is_quiet(const FenceRedis *redis)
+{
+	char		unused;
+
+	return recv(redis->context->fd, &unused, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+		(errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* How far a command has come. */
+typedef enum CallResult
+{
+	CALL_NOT_SENT,
+	CALL_NOT_ANSWERED,			/* it may have been carried out */
+	CALL_ANSWERED
+} CallResult;
+
+/*
+ * The command, with whatever it takes to get it answered.
+ */
+static CallResult
 call(FenceRedis *redis, const FenceCommand *command, double deadline,
 	 FenceReply *reply)
 {
-	bool		retry = redis->context != NULL;
-	bool		asked = false;
+	bool		retry;
+	bool		asked = false;	/* only this one command is served there */
 	int			redirects = 0;
 
-	if (redis->context == NULL && !open_connection(redis, deadline, reply))
-		return false;
+	if (redis->context != NULL && !is_quiet(redis))
+		close_connection(redis);
+	retry = redis->context != NULL;
+	if (!retry && !open_connection(redis, deadline, reply))
+		return CALL_NOT_SENT;
 	for (;;)
 	{
 		bool		answered = exchange(redis, command, deadline, reply);
 
-		/* only this one command is served there */
-		if (asked)
+		if (asked || command->last)
 			redis->in_flight = true;
-		if ((reply->status == FENCE_REPLY_LOST && !answered) ||
-			reply->status == FENCE_REPLY_READ_ONLY)
+		if (answered && (reply->status == FENCE_REPLY_MOVED ||
+						 reply->status == FENCE_REPLY_ASK) &&
+			redirects++ < REDIRECTS_MAX)
 		{
-			redis->in_flight = true;
-			if (!retry || !open_connection(redis, deadline, reply))
-				return true;
-			retry = false;
-		}
-		else if (answered && (reply->status == FENCE_REPLY_MOVED ||
-							  reply->status == FENCE_REPLY_ASK))
-		{
-			if (redirects++ == REDIRECTS_MAX)
-				return true;
 			asked = reply->status == FENCE_REPLY_ASK;
 			if (!follow(redis, deadline, reply))
-				return true;
+				return CALL_NOT_ANSWERED;
+		}
+		else if (retry && (reply->status == FENCE_REPLY_LOST ||
+						   reply->status == FENCE_REPLY_READ_ONLY))
+		{
+			retry = false;
+			if (!open_connection(redis, deadline, reply))
+				return CALL_NOT_ANSWERED;
 		}
 		else
-			return true;
+			return answered ? CALL_ANSWERED : CALL_NOT_ANSWERED;
 	}
 }
 
 /*
  * What is left to the caller are the two kinds of failure that he can tell
- * apart: it passes, or it does not.
+ * apart: it passes, or it does not.  Returns the kind that is counted.
  */
-static void
+static FenceRedisOutcome
 settle(FenceReply *reply)
 {
-	if (reply->status == FENCE_REPLY_LOST ||
-		reply->status == FENCE_REPLY_READ_ONLY ||
-		reply->status == FENCE_REPLY_MOVED ||
-		reply->status == FENCE_REPLY_ASK)
-		reply->status = FENCE_REPLY_UNREACHABLE;
+	switch (reply->status)
+	{
+		case FENCE_REPLY_GOOD:
+		case FENCE_REPLY_NOTHING:
+		case FENCE_REPLY_NO_SCRIPT:
+			return FENCE_REDIS_ANSWERED;
+		case FENCE_REPLY_MISCONFIGURED:
+			return FENCE_REDIS_MISCONFIGURED;
+		case FENCE_REPLY_LATE:
+			reply->status = FENCE_REPLY_UNREACHABLE;
+			return FENCE_REDIS_TIMED_OUT;
+		case FENCE_REPLY_MOVED:
+		case FENCE_REPLY_ASK:
+		case FENCE_REPLY_READ_ONLY:
+		case FENCE_REPLY_UNABLE:
+			reply->status = FENCE_REPLY_UNREACHABLE;
+			return FENCE_REDIS_UNABLE;
+		case FENCE_REPLY_LOST:
+		case FENCE_REPLY_UNREACHABLE:
+			break;
+	}
+	reply->status = FENCE_REPLY_UNREACHABLE;
+	return FENCE_REDIS_UNREACHABLE;
 }
 
 static bool
 breaker_is_open(FenceRedis *redis, FenceReply *reply)
 {
-	double		left = redis->open_until - now_ms();
+	double		now = now_ms();
+	FenceBreaker breaker = redis->breaker;
 	const char *problem;
 
-	if (left <= 0)
+	if (breaker.open_until <= now &&
+		!fence_breaker_shared(&redis->key, now, &breaker))
 		return false;
-	problem = psprintf("not tried again for %.0f ms after: %s", left,
-					   redis->failure.problem);
-	(void) failed(reply, redis->failure.status, problem);
+	problem = psprintf("not tried again for %.0f ms after: %s",
+					   breaker.open_until - now, breaker.failure.problem);
+	(void) failed(reply, breaker.failure.status, problem);
 	return true;
 }
 
@@ -534,14 +614,17 @@ breaker_is_open(FenceRedis *redis, FenceReply *reply)
  * after an answer that is about this one key.
  */
 static void
-mind_failure(FenceRedis *redis, const FenceReply *reply)
+mind_failure(FenceRedis *redis, const FenceReply *reply, CallResult result)
 {
+	double		now = now_ms();
+
 	if (reply->status != FENCE_REPLY_UNREACHABLE &&
 		(reply->status != FENCE_REPLY_MISCONFIGURED ||
-		 redis->context != NULL))
+		 result == CALL_ANSWERED))
 		return;
-	redis->failure = *reply;
-	redis->open_until = now_ms() + redis->options.breaker_ms;
+	redis->breaker.failure = *reply;
+	redis->breaker.open_until = now + redis->options.breaker_ms;
+	fence_breaker_share(&redis->key, now, &redis->breaker);
 }
 
 /*
@@ -554,13 +637,15 @@ bool
 fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 				 double deadline, FenceReply *reply)
 {
-	volatile bool sent = false;
+	volatile CallResult result = CALL_NOT_SENT;
+	double		start = now_ms();
+	FenceRedisOutcome outcome;
 
 	if (!command->unconditional && breaker_is_open(redis, reply))
 		return false;
 	PG_TRY();
 	{
-		sent = call(redis, command, deadline, reply);
+		result = call(redis, command, deadline, reply);
 	}
 	PG_FINALLY();
 	{
@@ -568,9 +653,11 @@ fence_redis_call(FenceRedis *redis, const FenceCommand *command,
 			close_connection(redis);
 	}
 	PG_END_TRY();
-	settle(reply);
-	mind_failure(redis, reply);
-	return sent;
+	outcome = settle(reply);
+	fence_stats_redis(redis->key.server,
+					  (int64) ((now_ms() - start) * 1000.0), outcome);
+	mind_failure(redis, reply, result);
+	return result != CALL_NOT_SENT;
 }
 
 /*
@@ -598,6 +685,7 @@ fence_command_start(FenceCommand *command, const char *word,
 	command->count = 0;
 	command->expect = expect;
 	command->unconditional = false;
+	command->last = false;
 	fence_command_add(command, word, strlen(word));
 }
 
@@ -618,7 +706,7 @@ create_connections(void)
 {
 	HASHCTL		ctl;
 
-	ctl.keysize = sizeof(RedisKey);
+	ctl.keysize = sizeof(FenceRedisKey);
 	ctl.entrysize = sizeof(FenceRedis);
 	connections = hash_create("pg_fence connections to Redis", 8, &ctl,
 							  HASH_ELEM | HASH_BLOBS);
@@ -644,18 +732,34 @@ close_invalid(void)
 	}
 }
 
+/*
+ * Into a context of its own, so that an error leaves the old options whole:
+ * somebody may have to ask by them at commit.
+ */
 static void
 read_options(FenceRedis *redis)
 {
-	MemoryContext oldcxt;
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "pg_fence server options",
+											  ALLOCSET_SMALL_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	FenceRedisOptions options;
 
-	close_invalid();
-	MemoryContextReset(redis->cxt);
-	oldcxt = MemoryContextSwitchTo(redis->cxt);
 	fence_redis_server_options(redis->key.server, redis->key.mapping,
-							   &redis->options);
+							   &options);
 	MemoryContextSwitchTo(oldcxt);
-	redis->open_until = 0;
+
+	if (redis->cxt != NULL)
+	{
+		/* what went wrong by the old ones may go well now */
+		close_invalid();
+		redis->breaker.open_until = 0;
+		fence_breaker_share(&redis->key, now_ms(), &redis->breaker);
+		MemoryContextDelete(redis->cxt);
+	}
+	MemoryContextSetParent(cxt, CacheMemoryContext);
+	redis->cxt = cxt;
+	redis->options = options;
 	redis->valid = true;
 }
 
@@ -666,7 +770,7 @@ read_options(FenceRedis *redis)
 FenceRedis *
 fence_redis(Oid server, Oid mapping)
 {
-	RedisKey	key = {server, mapping};
+	FenceRedisKey key = {server, mapping};
 	FenceRedis *redis;
 	bool		found;
 
@@ -678,10 +782,6 @@ fence_redis(Oid server, Oid mapping)
 		memset(redis, 0, sizeof(FenceRedis));
 		redis->key = key;
 	}
-	if (redis->cxt == NULL)
-		redis->cxt = AllocSetContextCreate(CacheMemoryContext,
-										   "pg_fence server options",
-										   ALLOCSET_SMALL_SIZES);
 	if (!redis->valid)
 		read_options(redis);
 	return redis;

@@ -28,6 +28,7 @@ typedef struct FenceCommand
 	size_t		lengths[FENCE_COMMAND_MAX];
 	FenceExpect expect;
 	bool		unconditional;	/* even while the breaker is open */
+	bool		last;			/* the connection is not used after it */
 } FenceCommand;
 
 extern FenceRedis *fence_redis(Oid server, Oid mapping);

@@ -40,8 +40,15 @@
 #define FOUND_OTHER		2
 #define FOUND_SHARED	3		/* a lock that does not exclude others */
 
+/* Longer lives of other clients' locks are told as this, a hundred years. */
+#define REMAINING_MAX_MS	INT64CONST(3155760000000)
+
+#define SCRIPT_NOT_RUN	"it does not run scripts as a Redis does"
+
 typedef struct Script
 {
+	int			least;			/* what it can find */
+	int			most;
 	const char *text;
 	char		sha1[2 * SHA1_DIGEST_LENGTH + 1];	/* empty: not computed */
 } Script;
@@ -49,28 +56,33 @@ typedef struct Script
 /* KEYS[1] the lock, ARGV[1] the holder */
 static Script verify_scripts[] = {
 	[FENCE_LAYOUT_STRING] = {
+		.most = FOUND_SHARED,
 		.text = "local v = redis.call('GETEX', KEYS[1]) "
 		"if not v then return {0, 0} end "
 		"return {v == ARGV[1] and 1 or 2, redis.call('PTTL', KEYS[1])}"
 	},
 	[FENCE_LAYOUT_PREFIX] = {
+		.most = FOUND_SHARED,
 		.text = "local v = redis.call('GETEX', KEYS[1]) "
 		"if not v then return {0, 0} end "
 		"return {string.sub(v, 1, #ARGV[1]) == ARGV[1] and 1 or 2, "
 		"redis.call('PTTL', KEYS[1])}"
 	},
 	[FENCE_LAYOUT_HASH] = {
+		.most = FOUND_SHARED,
 		.text = "redis.call('HDEL', KEYS[1], '') "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
-		"if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {2, 0} end "
+		"if ARGV[1] == 'mode' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 "
+		"then return {2, 0} end "
 		"if redis.call('HGET', KEYS[1], 'mode') == 'read' then return {3, 0} end "
 		"return {1, redis.call('PTTL', KEYS[1])}"
 	},
 	[FENCE_LAYOUT_ZSET] = {
+		.most = FOUND_SHARED,
 		.text = "redis.call('ZREMRANGEBYSCORE', KEYS[1], 1, 0) "
 		"if redis.call('EXISTS', KEYS[1]) == 0 then return {0, 0} end "
 		"local s = redis.call('ZSCORE', KEYS[1], ARGV[1]) "
-		"if not s then return {2, 0} end "
+		"if not s or ARGV[1] == '__write__' then return {2, 0} end "
 		"if not redis.call('ZSCORE', KEYS[1], '__write__') then return {3, 0} end "
 		"local t = redis.call('TIME') "
 		"local left = tonumber(s) - math.floor(t[1] * 1000 + t[2] / 1000) "
@@ -80,18 +92,24 @@ static Script verify_scripts[] = {
 
 /* KEYS[1] the lock, ARGV[1] our value, ARGV[2] the life in milliseconds */
 static Script take_script = {
+	.least = FOUND_HOLDER,
+	.most = FOUND_OTHER,
 	.text = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) "
 	"or redis.call('GET', KEYS[1]) == ARGV[1] "
 	"then return {1, redis.call('PTTL', KEYS[1])} end "
 	"return {2, redis.call('PTTL', KEYS[1])}"
 };
 static Script prolong_script = {
+	.least = FOUND_HOLDER,
+	.most = FOUND_OTHER,
 	.text = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {2, 0} end "
 	"if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) "
 	"then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end "
 	"return {1, redis.call('PTTL', KEYS[1])}"
 };
 static Script give_back_script = {
+	.least = FOUND_HOLDER,
+	.most = FOUND_OTHER,
 	.text = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {2, 0} end "
 	"redis.call('DEL', KEYS[1]) return {1, 0}"
 };
@@ -139,15 +157,24 @@ start_question(Question *question, Script *script,
 	appendBinaryStringInfo(&question->key, name->data, name->len);
 }
 
+/*
+ * By its text, a script is sent when its digest was not known.  If that was
+ * not the answer to the digest, there is one too many, and it must not meet
+ * another question: so the connection ends there.
+ */
 static bool
-call_script(FenceRedis *redis, const Question *question, const char *word,
-			const char *script, double deadline, FenceReply *reply)
+call_script(FenceRedis *redis, const Question *question, bool by_text,
+			double deadline, FenceReply *reply)
 {
+	const char *script = by_text ? question->script->text :
+		question->script->sha1;
 	FenceCommand command;
 	char		life[32];
 
-	fence_command_start(&command, word, FENCE_EXPECT_PAIR);
+	fence_command_start(&command, by_text ? "EVAL" : "EVALSHA",
+						FENCE_EXPECT_PAIR);
 	command.unconditional = question->unconditional;
+	command.last = by_text;
 	fence_command_add(&command, script, strlen(script));
 	fence_command_add(&command, "1", 1);
 	fence_command_add(&command, question->key.data, question->key.len);
@@ -173,14 +200,27 @@ ask(FenceRedis *redis, const Question *question, FenceReply *reply)
 
 	if (script->sha1[0] == '\0')
 		compute_sha1(script);
-	sent = call_script(redis, question, "EVALSHA", script->sha1, deadline,
-					   reply);
+	sent = call_script(redis, question, false, deadline, reply);
 	if (reply->status == FENCE_REPLY_NO_SCRIPT)
-		sent = call_script(redis, question, "EVAL", script->text, deadline,
-						   reply);
-	if (reply->status == FENCE_REPLY_NO_SCRIPT)
-		reply->status = FENCE_REPLY_MISCONFIGURED;
+		sent = call_script(redis, question, true, deadline, reply);
+	if (reply->status == FENCE_REPLY_NO_SCRIPT ||
+		(reply->status == FENCE_REPLY_GOOD &&
+		 (reply->pair[0] < script->least || reply->pair[0] > script->most)))
+		fence_reply_problem(reply, FENCE_REPLY_MISCONFIGURED,
+							SCRIPT_NOT_RUN, strlen(SCRIPT_NOT_RUN));
 	return sent;
+}
+
+static const FenceVerdict *
+unverified(const FenceName *name, const char *detail, const char *hint)
+{
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_LEASE_UNVERIFIED,
+							psprintf("lease on resource \"%.*s\" could not be verified",
+									 name->len, name->data),
+							detail, hint);
+	return fence_verdict_about(verdict, name, 0, 0);
 }
 
 /* PF006 or PF007 for a question that has no answer. */
@@ -189,26 +229,28 @@ no_answer(const char *server, const FenceName *name, const FenceReply *reply)
 {
 	const char *detail = psprintf("Server \"%s\": %s.", server,
 								  reply->problem);
+	FenceVerdict *verdict;
 
 	if (reply->status == FENCE_REPLY_UNREACHABLE)
-		return fence_verdict(ERRCODE_FENCE_LEASE_UNVERIFIED,
-							 psprintf("lease on resource \"%.*s\" could not be verified",
-									  name->len, name->data),
-							 detail, "Retry later.");
-	return fence_verdict(ERRCODE_FENCE_STORE_MISCONFIGURED,
-						 psprintf("lease store \"%s\" is misconfigured",
-								  server),
-						 detail,
-						 "Check the options of the server and of its user mapping, the user's rights in Redis, and what else uses this key.");
+		return unverified(name, detail, "Retry later.");
+	verdict = fence_verdict(ERRCODE_FENCE_STORE_MISCONFIGURED,
+							psprintf("lease store \"%s\" is misconfigured",
+									 server),
+							detail,
+							"Check the options of the server and of its user mapping, the user's rights in Redis, and what else uses this key.");
+	return fence_verdict_about(verdict, name, 0, 0);
 }
 
 static const FenceVerdict *
 not_held(const FenceName *name, const char *detail)
 {
-	return fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
-						 psprintf("lease on resource \"%.*s\" is not held",
-								  name->len, name->data),
-						 detail, "Stop, and acquire the resource again.");
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
+							psprintf("lease on resource \"%.*s\" is not held",
+									 name->len, name->data),
+							detail, "Stop, and acquire the resource again.");
+	return fence_verdict_about(verdict, name, 0, 0);
 }
 
 static const FenceVerdict *
@@ -227,7 +269,7 @@ judge_answer(const FenceRedisOptions *options, const char *server,
 		case FOUND_OTHER:
 			return not_held(name, psprintf("Server \"%s\" has a lock of another holder.",
 										   server));
-		default:
+		default:				/* FOUND_NOTHING */
 			return not_held(name, psprintf("Server \"%s\" has no lock for it.",
 										   server));
 	}
@@ -271,7 +313,8 @@ fence_redis_asked_at(const FenceRedis *redis, bool commit)
 }
 
 /*
- * Asks whether the holder's lease stands.  One round trip.
+ * Asks whether the holder's lease stands.  One round trip.  The verdict
+ * points to the name.
  */
 const FenceVerdict *
 fence_redis_vouch(FenceRedis *redis, const char *server,
@@ -282,11 +325,8 @@ fence_redis_vouch(FenceRedis *redis, const char *server,
 	FenceReply	reply;
 
 	if (IsLogicalWorker())
-		return fence_verdict(ERRCODE_FENCE_LEASE_UNVERIFIED,
-							 psprintf("lease on resource \"%.*s\" could not be verified",
-									  name->len, name->data),
-							 "Replication does not wait for other servers.",
-							 "Verify leases where the rows are written.");
+		return unverified(name, "Replication does not wait for other servers.",
+						  "Verify leases where the rows are written.");
 
 	start_question(&question, &verify_scripts[options->layout], options, name,
 				   holder, 0);
@@ -375,7 +415,7 @@ fence_redis_take(FenceRedis *redis, const char *server, const FenceName *name,
 	}
 	if (reply.status != FENCE_REPLY_GOOD)
 		fence_verdict_report(ERROR, no_answer(server, name, &reply), NULL);
-	*remaining = Max(reply.pair[1], 0) * 1000L;
+	*remaining = Min(Max(reply.pair[1], 0), REMAINING_MAX_MS) * 1000L;
 	return reply.pair[0] == FOUND_HOLDER;
 }
 

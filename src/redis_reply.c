@@ -36,15 +36,15 @@ static const struct
 	{"MOVED", FENCE_REPLY_MOVED},
 	{"ASK", FENCE_REPLY_ASK},
 	{"READONLY", FENCE_REPLY_READ_ONLY},
-	{"LOADING", FENCE_REPLY_UNREACHABLE},
-	{"BUSY", FENCE_REPLY_UNREACHABLE},
-	{"UNKILLABLE", FENCE_REPLY_UNREACHABLE},
-	{"MISCONF", FENCE_REPLY_UNREACHABLE},
-	{"NOREPLICAS", FENCE_REPLY_UNREACHABLE},
-	{"OOM", FENCE_REPLY_UNREACHABLE},
-	{"CLUSTERDOWN", FENCE_REPLY_UNREACHABLE},
-	{"MASTERDOWN", FENCE_REPLY_UNREACHABLE},
-	{"TRYAGAIN", FENCE_REPLY_UNREACHABLE}
+	{"LOADING", FENCE_REPLY_UNABLE},
+	{"BUSY", FENCE_REPLY_UNABLE},
+	{"UNKILLABLE", FENCE_REPLY_UNABLE},
+	{"MISCONF", FENCE_REPLY_UNABLE},
+	{"NOREPLICAS", FENCE_REPLY_UNABLE},
+	{"OOM", FENCE_REPLY_UNABLE},
+	{"CLUSTERDOWN", FENCE_REPLY_UNABLE},
+	{"MASTERDOWN", FENCE_REPLY_UNABLE},
+	{"TRYAGAIN", FENCE_REPLY_UNABLE}
 };
 
 /* Has no word of its own. */
@@ -88,7 +88,7 @@ fence_reply_reader(void)
 
 /*
  * Sets the status and a text that is fit for an error message: it comes from
- * outside, in whatever encoding.
+ * outside, in whatever encoding, and is to end without a full stop.
  */
 void
 fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
@@ -98,6 +98,8 @@ fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
 
 	decoded->status = status;
 	len = Min(len, sizeof(decoded->problem) - 1);
+	if (len > 0 && text[len - 1] == '.')
+		len--;
 	for (i = 0; i < len; i++)
 		decoded->problem[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
 	decoded->problem[len] = '\0';
@@ -183,7 +185,7 @@ decode_error(const redisReply *reply, FenceReply *decoded)
 	}
 	if (reply->len >= strlen(TOO_MANY_CLIENTS) &&
 		memcmp(reply->str, TOO_MANY_CLIENTS, strlen(TOO_MANY_CLIENTS)) == 0)
-		status = FENCE_REPLY_UNREACHABLE;
+		status = FENCE_REPLY_UNABLE;
 
 	fence_reply_problem(decoded, status, reply->str, reply->len);
 	if (status == FENCE_REPLY_MOVED || status == FENCE_REPLY_ASK)
@@ -224,7 +226,7 @@ decode_expected(const redisReply *reply, FenceExpect expect,
 				return false;
 			decoded->port = port_number(reply->element[1]->str,
 										reply->element[1]->len);
-			return decoded->port != 0 &&
+			return decoded->port != 0 && reply->element[0]->len > 0 &&
 				copy_host(reply->element[0]->str, reply->element[0]->len,
 						  decoded->host);
 	}

@@ -32,8 +32,10 @@ typedef enum FenceReplyStatus
 	FENCE_REPLY_MOVED,			/* another node of the cluster serves the key */
 	FENCE_REPLY_ASK,			/* the same, for this one command */
 	FENCE_REPLY_READ_ONLY,		/* this is not the master (any more) */
+	FENCE_REPLY_UNABLE,			/* it cannot answer for now: loading, busy, ... */
 	FENCE_REPLY_LOST,			/* the connection ended before the answer */
-	FENCE_REPLY_UNREACHABLE,	/* no answer for now: refused, late, busy, ... */
+	FENCE_REPLY_LATE,			/* the deadline came before the answer */
+	FENCE_REPLY_UNREACHABLE,	/* no connection */
 	FENCE_REPLY_MISCONFIGURED	/* no answer until somebody changes something */
 } FenceReplyStatus;
 

@@ -237,20 +237,23 @@ options_error(const char *message, const char *hint)
 }
 
 /*
- * The next address of a list "host:port,host:port"; returns what follows it,
- * NULL at the end of the list or at something that is no address.
+ * The next address of a list "host:port,host:port"; an IPv6 address stands in
+ * brackets.  Returns what follows it, an empty string at the end, or NULL if
+ * it is no address.
  */
 const char *
 fence_next_sentinel(const char *list, char *host, int *port)
 {
-	size_t		len;
+	size_t		len = strcspn(list, ",");
 
-	list += strspn(list, " ");
-	len = strcspn(list, ",");
-	if (!fence_reply_address(list, len, host, port) || *host == '\0')
+	if (!fence_reply_address(list, len, host, port) || *host == '\0' ||
+		host[strcspn(host, *list == '[' ? " ;" : " ;:")] != '\0')
 		return NULL;
 	list += len;
-	return *list == ',' ? list + 1 : list;
+	if (*list == '\0')
+		return list;
+	list += 1 + strspn(list + 1, " ");
+	return *list == '\0' ? NULL : list;
 }
 
 static void

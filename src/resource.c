@@ -43,7 +43,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/indexing.h"
-#include "catalog/namespace.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -60,6 +59,7 @@
 #include "attempt.h"
 #include "compat.h"
 #include "resource.h"
+#include "table.h"
 
 /*
  * Core uses the classes 1 and 2 of advisory lock tags for its SQL functions;
@@ -89,7 +89,11 @@ enum
 	Anum_home,
 	Anum_lease,
 	Anum_lease_value,
-	Natts_resource = Anum_lease_value
+	Anum_acquisitions,
+	Anum_takeovers,
+	Anum_hold_total,
+	Anum_hold_max,
+	Natts_resource = Anum_hold_max
 };
 
 /*
@@ -310,34 +314,14 @@ static Oid
 resource_relid(void)
 {
 	if (!OidIsValid(cached_relid))
-		cached_relid = get_relname_relid("resource",
-										 get_namespace_oid("fence", false));
-	if (!OidIsValid(cached_relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"fence.resource\" does not exist"),
-				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
+		cached_relid = fence_relid("resource");
 	return cached_relid;
 }
 
-/*
- * Opens the table.  A library that is newer or older than the SQL objects of
- * this database must not touch their rows.
- */
 Relation
 fence_resource_open(LOCKMODE mode)
 {
-	Relation	heap = table_open(resource_relid(), mode);
-
-	if (RelationGetNumberOfAttributes(heap) != Natts_resource)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the library of pg_fence and its objects in this database are of different versions"),
-				 errdetail("Table \"fence.resource\" has %d columns, the library expects %d.",
-						   RelationGetNumberOfAttributes(heap),
-						   Natts_resource),
-				 errhint("Run ALTER EXTENSION pg_fence UPDATE, or install the library that fits.")));
-	return heap;
+	return fence_table_open(resource_relid(), Natts_resource, mode);
 }
 
 static char *
@@ -350,6 +334,13 @@ static int64
 int64_of(const Datum *values, const bool *nulls, int attnum)
 {
 	return nulls[attnum - 1] ? 0 : DatumGetInt64(values[attnum - 1]);
+}
+
+static int64
+usecs_of(const Datum *values, const bool *nulls, int attnum)
+{
+	return nulls[attnum - 1] ? 0 :
+		DatumGetIntervalP(values[attnum - 1])->time;
 }
 
 /* Reads the columns; char * ones are palloc'd, missing ones are NULL or 0. */
@@ -370,12 +361,16 @@ row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
 	row->request_id = text_of(values, nulls, Anum_request_id);
 	row->acquired_at = int64_of(values, nulls, Anum_acquired_at);
 	row->expires_at = int64_of(values, nulls, Anum_expires_at);
-	row->released_at = int64_of(values, nulls, Anum_released_at);
 	row->released = !nulls[Anum_released_at - 1];
+	row->released_at = int64_of(values, nulls, Anum_released_at);
 	row->renewals = int64_of(values, nulls, Anum_renewals);
 	row->home = int64_of(values, nulls, Anum_home);
 	row->lease = text_of(values, nulls, Anum_lease);
 	row->lease_value = text_of(values, nulls, Anum_lease_value);
+	row->acquisitions = int64_of(values, nulls, Anum_acquisitions);
+	row->takeovers = int64_of(values, nulls, Anum_takeovers);
+	row->hold_total = usecs_of(values, nulls, Anum_hold_total);
+	row->hold_max = usecs_of(values, nulls, Anum_hold_max);
 }
 
 /*
@@ -633,6 +628,18 @@ set_text(Datum *values, bool *nulls, int attnum, const char *value)
 		values[attnum - 1] = CStringGetTextDatum(value);
 }
 
+/*
+ * A duration of so many microseconds.
+ */
+Datum
+fence_interval(int64 usecs)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = usecs;
+	return IntervalPGetDatum(interval);
+}
+
 static HeapTuple
 row_form(TupleDesc desc, const FenceName *name, const FenceRow *row)
 {
@@ -658,6 +665,10 @@ row_form(TupleDesc desc, const FenceName *name, const FenceRow *row)
 	nulls[Anum_home - 1] = (row->holder == NULL);
 	set_text(values, nulls, Anum_lease, row->lease);
 	set_text(values, nulls, Anum_lease_value, row->lease_value);
+	values[Anum_acquisitions - 1] = Int64GetDatum(row->acquisitions);
+	values[Anum_takeovers - 1] = Int64GetDatum(row->takeovers);
+	values[Anum_hold_total - 1] = fence_interval(row->hold_total);
+	values[Anum_hold_max - 1] = fence_interval(row->hold_max);
 
 	return heap_form_tuple(desc, values, nulls);
 }

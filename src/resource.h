@@ -69,6 +69,10 @@ typedef struct FenceRow
 	int64		home;			/* the database that granted the lease */
 	char	   *lease;			/* server that keeps it too, or NULL */
 	char	   *lease_value;	/* under which it does */
+	int64		acquisitions;	/* leases granted so far */
+	int64		takeovers;		/* of leases of others that had run out */
+	int64		hold_total;		/* of leases that have ended, microseconds */
+	int64		hold_max;
 } FenceRow;
 
 extern void fence_resource_init(void);
@@ -100,5 +104,6 @@ extern bool fence_row_outranks(const FenceRow *row, int64 token);
 extern bool fence_lease_live(const FenceRow *row, TimestampTz now);
 extern bool fence_lease_live_at_commit(const FenceRow *row, TimestampTz now);
 extern int64 fence_home(void);
+extern Datum fence_interval(int64 usecs);
 
 #endif							/* FENCE_RESOURCE_H */

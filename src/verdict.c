@@ -12,22 +12,38 @@
 
 #include "utils/rel.h"
 
+#include "rejection.h"
 #include "verdict.h"
 
 /*
  * Makes a verdict in the current memory context; the texts stay the
  * caller's.
  */
-const FenceVerdict *
+FenceVerdict *
 fence_verdict(int sqlstate, const char *message, const char *detail,
 			  const char *hint)
 {
-	FenceVerdict *verdict = palloc(sizeof(FenceVerdict));
+	FenceVerdict *verdict = palloc0(sizeof(FenceVerdict));
 
 	verdict->sqlstate = sqlstate;
 	verdict->message = message;
 	verdict->detail = detail;
 	verdict->hint = hint;
+	return verdict;
+}
+
+/*
+ * The same in numbers, for the record of rejections: the resource, the token
+ * that was presented, and the mark that it was judged against.  The name
+ * stays the caller's.
+ */
+const FenceVerdict *
+fence_verdict_about(FenceVerdict *verdict, const FenceName *resource,
+					int64 presented, int64 mark)
+{
+	verdict->resource = *resource;
+	verdict->presented = presented;
+	verdict->mark = mark;
 	return verdict;
 }
 
@@ -43,12 +59,14 @@ site_fields(const FenceSite *site)
 }
 
 /*
- * Raises a verdict, or reports it as a warning.  The site may be NULL.
+ * Raises a verdict, or reports it as a warning.  The site may be NULL.  Either
+ * way it goes to the record, which outlives the transaction.
  */
 void
 fence_verdict_report(int elevel, const FenceVerdict *verdict,
 					 const FenceSite *site)
 {
+	fence_rejection(verdict, site, elevel < ERROR);
 	ereport(elevel,
 			(errcode(verdict->sqlstate),
 			 errmsg_internal("%s", verdict->message),

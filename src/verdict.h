@@ -12,6 +12,7 @@
 #define FENCE_VERDICT_H
 
 #include "access/attnum.h"
+#include "resource.h"
 #include "utils/relcache.h"
 
 /*
@@ -25,6 +26,11 @@ typedef struct FenceVerdict
 	const char *message;
 	const char *detail;
 	const char *hint;
+
+	/* what it is about; see fence_verdict_about() */
+	FenceName	resource;		/* no data: unknown */
+	int64		presented;		/* 0: nothing */
+	int64		mark;			/* 0: unknown */
 } FenceVerdict;
 
 /* What a refused write was aimed at, for the fields of the report. */
@@ -34,8 +40,11 @@ typedef struct FenceSite
 	AttrNumber	attnum;			/* column, or InvalidAttrNumber */
 } FenceSite;
 
-extern const FenceVerdict *fence_verdict(int sqlstate, const char *message,
-										 const char *detail, const char *hint);
+extern FenceVerdict *fence_verdict(int sqlstate, const char *message,
+								   const char *detail, const char *hint);
+extern const FenceVerdict *fence_verdict_about(FenceVerdict *verdict,
+											   const FenceName *resource,
+											   int64 presented, int64 mark);
 extern void fence_verdict_report(int elevel, const FenceVerdict *verdict,
 								 const FenceSite *site);
 

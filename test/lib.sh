@@ -260,6 +260,80 @@ stop_servers() {
 	done < <(find "$FENCE_TMP" -name postmaster.pid -print0 2>/dev/null)
 }
 
+# start_daemon NAME COMMAND...: another kind of server, which stays in the foreground.
+# Its output goes into $FENCE_TMP/NAME.log.  Ended by stop_daemons, or on exit.
+start_daemon() {
+	local name=$1
+	shift
+
+	exec_as_user "$@" </dev/null >"$FENCE_TMP/$name.log" 2>&1 &
+	FENCE_PIDS+=("$!")
+	disown # or bash would report its end
+}
+
+# wait_for_daemon NAME COMMAND...: until COMMAND succeeds.
+wait_for_daemon() {
+	local name=$1 i
+	shift
+
+	for ((i = 0; i < 300; i++)); do
+		if as_user "$@" >/dev/null 2>&1; then
+			return 0
+		fi
+		kill -0 "${FENCE_PIDS[-1]}" 2>/dev/null || break
+		sleep 0.1
+	done
+	tail -n 20 "$FENCE_TMP/$name.log" >&2
+	return 1
+}
+
+# start_redis NAME: without persistence, reached by the unix socket $FENCE_TMP/NAME.sock only.
+start_redis() {
+	local socket=$FENCE_TMP/$1.sock
+
+	start_daemon "$1" redis-server --port 0 --unixsocket "$socket" --dir "$FENCE_TMP/home" \
+		--save '' --appendonly no
+	wait_for_daemon "$1" redis-cli -e -s "$socket" ping
+}
+
+# start_pgbouncer NAME DATABASE: transaction pooling in front of the running server, in the
+# folder $FENCE_TMP/NAME, port 6432; the same with statement pooling is DATABASE_statements.
+# A server that has just crashed is tried again at once.
+start_pgbouncer() {
+	local dir=$FENCE_TMP/$1
+
+	as_user mkdir -p "$dir" || return
+	printf '"postgres" ""\n"worker" ""\n' | as_user tee "$dir/users" >/dev/null
+	as_user tee "$dir/ini" >/dev/null <<-END
+		[databases]
+		$2 = host=$PGHOST port=$PGPORT
+		$2_statements = host=$PGHOST port=$PGPORT dbname=$2 pool_mode=statement
+		[pgbouncer]
+		listen_addr =
+		listen_port = 6432
+		unix_socket_dir = $dir
+		auth_type = trust
+		auth_file = $dir/users
+		admin_users = postgres
+		pool_mode = transaction
+		default_pool_size = 4
+		max_client_conn = 200
+		server_login_retry = 0.1
+		ignore_startup_parameters = extra_float_digits
+	END
+	start_daemon "$1" /usr/sbin/pgbouncer "$dir/ini"
+	wait_for_daemon "$1" psql -X -h "$dir" -p 6432 -U postgres -d pgbouncer -c 'SHOW VERSION'
+}
+
+stop_daemons() {
+	local pid
+
+	for pid in "${FENCE_PIDS[@]}"; do
+		end_process "$pid" TERM
+	done
+	FENCE_PIDS=()
+}
+
 # end_process PID SIGNAL: ask, wait up to ten seconds, then kill.
 end_process() {
 	local i

@@ -36,9 +36,9 @@ foreach my $load ([ 'a call', q{SELECT fence.mark('stock')}, '' ], [ 'a guarded 
 	refuses($session, 'UPDATE stock SET qty = 1', 'PF002', 'a setting is no token');
 	$session->quit;
 }
-my $offset = -s $node->logfile;
 $node->append_conf('postgresql.conf', q{pg_fence.in_file = 'x'});
 $node->restart;
+my $offset = -s $node->logfile;
 sql($node, q{ALTER DATABASE postgres SET pg_fence.of_database = 'x'});
 my $session = session($node);
 refuses($session, 'UPDATE stock SET qty = 1', 'PF002', 'settings from the file and the database change nothing');

@@ -197,6 +197,22 @@ gives($subscriber, join(' UNION ALL ', map { "SELECT count(*) FROM late_$_->[0]"
 gives($subscriber, q{SELECT string_agg(name || '=' || mark, ' ' ORDER BY name) FROM fence.resource WHERE name ~ 'late'},
 	'late_item:1=5 late_leased:1=5 late_watched:1=5', '... moves the marks, too');
 
+# A partition, as publications send it, has triggers that come from its parent.
+sql($publisher, 'CREATE TABLE leaf (id int PRIMARY KEY, tok bigint); ALTER PUBLICATION p ADD TABLE leaf');
+sql($subscriber, q[
+	CREATE TABLE parent (id int PRIMARY KEY, tok bigint) PARTITION BY RANGE (id);
+	CREATE TABLE leaf PARTITION OF parent DEFAULT;
+	SELECT fence.protect('parent', 'parent:{id}', 'tok');
+	ALTER SUBSCRIPTION s REFRESH PUBLICATION]);
+my $remedies = q{SELECT string_agg(remedy, ' ') FROM fence.audit() WHERE problem ~ 'replicated rows'};
+like(sql($subscriber, $remedies), qr/^ALTER TABLE public\.leaf ENABLE ALWAYS TRIGGER /, 'fence.audit() names a partition');
+sql($subscriber, sql($subscriber, $remedies));
+wait_for($subscriber, q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel});
+sql($publisher, 'INSERT INTO leaf VALUES (1, 6)');
+caught_up('rows of a partition');
+gives($subscriber, q{SELECT mark FROM fence.resource WHERE name = 'parent:1'}, 6, '... then move its marks');
+gives($subscriber, $remedies, '', '... fence.audit() has nothing more to say');
+
 # The other way: fence.resource itself is published, as it is by FOR ALL TABLES.  No trigger
 # has to fire then.
 sql($publisher, 'CREATE DATABASE source');

@@ -61,7 +61,16 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 	is(told('COMMIT'), 'W PF001', '... a warning while somebody takes over');
 	$new->does('ROLLBACK');
 
+	# both: somebody has, and somebody else does
+	is(told("BEGIN ISOLATION LEVEL $level; UPDATE seen SET tok = $mine"), '', '... the takeover was rolled back');
+	take_over();
+	sql($node, q{UPDATE fence.resource SET released_at = now() WHERE name = 'r'});
+	$new->does("BEGIN; SELECT fence.acquire('r', 'newer')");
+	is(told('COMMIT'), 'W PF001', '... a single warning after one takeover and during another');
+	$new->does('ROLLBACK');
+
 	# prepared
+	$mine = take_over();
 	is(told("BEGIN ISOLATION LEVEL $level; UPDATE seen SET tok = $mine"), '', '... nobody has');
 	take_over();
 	is(told("PREPARE TRANSACTION 'observed'"), 'W PF001', '... a warning at PREPARE');

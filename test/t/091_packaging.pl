@@ -34,9 +34,12 @@ foreach my $name (@names)
 {
 	like($readme, qr/`\Q$name\E\b/, "README knows $name");
 }
-foreach my $setting (slurp_file("$root/src/guard.c") =~ /"(pg_fence\.\w+)"/g)
+foreach my $source (@sources)
 {
-	like($readme, qr/`\Q$setting\E`/, "README knows $setting");
+	foreach my $setting (slurp_file("$root/$source.c") =~ /Define\w+Variable\("(pg_fence\.\w+)"/g)
+	{
+		like($readme, qr/`\Q$setting\E`/, "README knows $setting");
+	}
 }
 my @states = map { join '', /'(\w)'/g } grep { /MAKE_SQLSTATE/ } split /\n/, slurp_file("$root/src/errors.h");
 foreach my $state (@states)

@@ -36,6 +36,8 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Copy;
+use File::Path;
 use FindBin;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
@@ -44,9 +46,9 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(
-  fence_node fence_conf fence_library finish session
+  fence_node fence_conf fence_library copy_extension finish session
   gives refuses under sql sqlstate acquire wait_for waits_for_lock
-  write_file start_pgbench finish_pgbench pgbench server_log
+  fence_catalog same_catalog write_file start_pgbench finish_pgbench pgbench server_log
 );
 our $long = $ENV{FENCE_LONG};
 
@@ -102,16 +104,43 @@ sub fence_library
 
 =pod
 
-=item fence_node($name, conf => $text, init => [...])
+=item copy_extension()
 
-A started server with the extension in its database "postgres".
+Copies the installed extension to where it can be changed.  Returns the folder, for
+FENCE_EXTENSION_DESTDIR, and the one below it that has the control file and the scripts.
+
+=cut
+
+sub copy_extension
+{
+	my $from = $ENV{FENCE_EXTENSION_DESTDIR} // '';
+	my $to = PostgreSQL::Test::Utils::tempdir;
+
+	chomp(my $share = `pg_config --sharedir`);
+	chomp(my $lib = `pg_config --pkglibdir`);
+	mkpath([ "$to$share/extension", "$to$lib" ]);
+	foreach my $file (glob "$from$share/extension/pg_fence{.control,--*.sql}")
+	{
+		copy($file, "$to$share/extension") or die "$file: $!";
+	}
+	copy("$from$lib/pg_fence.so", "$to$lib") or die "pg_fence.so: $!";
+	return ($to, "$to$share/extension");
+}
+
+=pod
+
+=item fence_node($name, conf => $text, init => [...], install_path => $prefix)
+
+A started server with the extension in its database "postgres"; of another PostgreSQL, where
+a prefix is given.
 
 =cut
 
 sub fence_node
 {
 	my ($name, %params) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my @path = $params{install_path} ? (install_path => $params{install_path}) : ();
+	my $node = PostgreSQL::Test::Cluster->new($name, @path);
 
 	$node->init(@{ $params{init} // [] });
 	$node->append_conf('postgresql.conf', fence_conf($node));
@@ -237,6 +266,15 @@ Waits until the query returns true.
 
 Waits until the session waits for a heavyweight lock.
 
+=item fence_catalog($where)
+
+Everything that belongs to the extension, each part as its definition.  No privileges and
+default privileges are the same.
+
+=item same_catalog($where, $fresh, $test_name)
+
+Is it the same in both?
+
 =back
 
 =cut
@@ -280,6 +318,74 @@ sub waits_for_lock
 
 	return wait_for($where,
 		"SELECT coalesce(bool_or(wait_event_type = 'Lock'), false) FROM pg_stat_activity WHERE application_name = '$session->{name}'");
+}
+
+sub fence_catalog
+{
+	my ($where) = @_;
+
+	return sql($where, <<'END');
+WITH member AS (
+	SELECT classid, objid, objsubid FROM pg_depend
+	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_fence')
+), relation AS (
+	SELECT c.* FROM pg_class c JOIN member ON classid = 'pg_class'::regclass AND objid = c.oid
+)
+SELECT 'member', pg_describe_object(classid, objid, objsubid), obj_description(objid, (SELECT relname FROM pg_class WHERE oid = classid))
+FROM member
+UNION ALL
+SELECT 'function', pg_get_functiondef(p.oid), concat_ws(' ', proowner::regrole, (SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(proacl) a))
+FROM pg_proc p JOIN member ON classid = 'pg_proc'::regclass AND objid = p.oid
+UNION ALL
+SELECT 'relation', concat_ws(' ', oid::regclass, relkind, relpersistence, relrowsecurity, reloptions, relhasrules, relhastriggers, relreplident),
+	concat_ws(' ', relowner::regrole, (SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(coalesce(relacl, acldefault('r', relowner))) a))
+FROM relation
+UNION ALL
+SELECT 'view', oid::regclass::text, pg_get_viewdef(oid)
+FROM relation WHERE relkind = 'v'
+UNION ALL
+SELECT 'column', concat_ws(' ', attrelid::regclass, attnum, attname, format_type(atttypid, atttypmod), attcollation::regcollation,
+		attnotnull, attstorage, attcompression, attidentity, attgenerated, attisdropped, attacl, attstattarget),
+	concat_ws(' ', pg_get_expr(adbin, adrelid), col_description(attrelid, attnum))
+FROM relation c JOIN pg_attribute ON attrelid = c.oid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attnum > 0
+UNION ALL
+SELECT 'constraint', concat_ws(' ', conrelid::regclass, conname), pg_get_constraintdef(o.oid)
+FROM relation c JOIN pg_constraint o ON conrelid = c.oid
+UNION ALL
+SELECT 'index', pg_get_indexdef(indexrelid), ''
+FROM relation c JOIN pg_index ON indrelid = c.oid
+UNION ALL
+SELECT 'trigger', pg_get_triggerdef(t.oid), ''
+FROM relation c JOIN pg_trigger t ON tgrelid = c.oid
+UNION ALL
+SELECT 'initial privileges', pg_describe_object(i.classoid, i.objoid, i.objsubid), (SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(initprivs) a)
+FROM pg_init_privs i JOIN member m ON m.classid = i.classoid AND m.objid = i.objoid
+	LEFT JOIN relation r ON i.classoid = 'pg_class'::regclass AND r.oid = i.objoid
+WHERE initprivs IS DISTINCT FROM acldefault('r', r.relowner)
+UNION ALL
+SELECT 'extension', concat_ws(' ', extname, extversion, extnamespace::regnamespace, extrelocatable),
+	(SELECT string_agg(r::regclass || ' ' || coalesce(c, ''), ', ' ORDER BY r::regclass::text) FROM unnest(extconfig, extcondition) e (r, c))
+FROM pg_extension WHERE extname = 'pg_fence'
+UNION ALL
+SELECT 'schema', nspname, concat_ws(' ', nspowner::regrole, nspacl)
+FROM pg_namespace WHERE nspname = 'fence'
+ORDER BY 1, 2, 3
+END
+}
+
+sub same_catalog
+{
+	my ($where, $fresh, $test_name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($is, $should) = map { fence_catalog($_) } $where, $fresh;
+	my %is = map { $_ => 1 } split /\n/, $is;
+	my %should = map { $_ => 1 } split /\n/, $should;
+
+	return ok($is eq $should, $test_name)
+	  || diag join "\n", (map { "missing: $_" } sort grep { !$is{$_} } keys %should),
+		(map { "only there: $_" } sort grep { !$should{$_} } keys %is);
 }
 
 =pod
@@ -481,7 +587,8 @@ sub _take_answer
 	$self->{seconds} = time - $self->{started};
 	$self->{output} = $output;
 	$self->{errors} = $errors;
-	$self->{state} = $errors =~ /(?:ERROR|FATAL): +(\w{5})$/m ? $1 : $self->_running ? '' : '08006';
+	# FEHLER: a test has German messages
+	$self->{state} = $errors =~ /(?:ERROR|FATAL|FEHLER): +(\w{5})$/m ? $1 : $self->_running ? '' : '08006';
 	$self->{stdout} = $self->{stderr} = '';
 	$self->{answered} = 1;
 	return 1;

@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * prune.c
+ *	  Removing claims that have expired.
+ *
+ * Nobody has to schedule anything: now and then a fresh claim looks at a page
+ * of the table and deletes the expired rows there.  Rows that come together
+ * expire together, so where there is one, the next pages are worth a look,
+ * too; where there is none, the next look goes to a random page.  A look costs
+ * one page, whatever the size of the table, and the rows that have expired
+ * and are still there settle at a small part of it.
+ *
+ * There is no index on the time of expiry.  A btree would cost every claim as
+ * much as the one that it needs.  The summaries of a BRIN index only ever get
+ * wider: once VACUUM has given the room of old rows to new ones, each of
+ * them covers all times and tells nothing.
+ *
+ * A row that somebody else has locked or is deleting is passed over, so
+ * pruning waits for nobody, and any number of sessions may prune.
+ *
+ * IDENTIFICATION
+ *	  src/prune.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "common/pg_prng.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "args.h"
+#include "claim_row.h"
+#include "prune.h"
+
+PG_FUNCTION_INFO_V1(fence_prune);
+
+/* One of so many fresh claims looks for expired rows. */
+#define CLAIMS_PER_LOOK		8
+
+/* It deletes at most so many, on at most so many pages. */
+#define ROWS_PER_LOOK		64
+#define PAGES_PER_LOOK		4
+
+/* The page to look at next (backend). */
+static BlockNumber next_block = 0;
+
+/*
+ * May the row in the slot go?  What this transaction has claimed itself may
+ * still have to be completed, however late it is.
+ */
+static bool
+is_prunable(FenceUnique *claims, TupleTableSlot *slot, TimestampTz now,
+			Snapshot snapshot)
+{
+	bool		isnull;
+
+	return fence_claim_row_expired(slot, now) &&
+		table_tuple_satisfies_snapshot(claims->heap, slot, snapshot) &&
+		!TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot,
+																				   MinTransactionIdAttributeNumber,
+																				   &isnull)));
+}
+
+/*
+ * Deletes up to max_rows expired rows of a page; returns how many.
+ *
+ * The scan takes every version there is, and the snapshot is asked only about
+ * expired ones: a scan with an MVCC snapshot would leave SIREAD locks, and
+ * rows that nobody misses would make transactions fail.
+ */
+static int64
+prune_page(FenceUnique *claims, BlockNumber block, TimestampTz now,
+		   Snapshot snapshot, int64 max_rows)
+{
+	TupleTableSlot *slot = table_slot_create(claims->heap, NULL);
+	ItemPointerData first;
+	ItemPointerData last;
+	TableScanDesc scan;
+	int64		count = 0;
+
+	ItemPointerSet(&first, block, FirstOffsetNumber);
+	ItemPointerSet(&last, block, MaxOffsetNumber);
+	scan = table_beginscan_tidrange(claims->heap, SnapshotAny, &first, &last);
+	while (count < max_rows &&
+		   table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
+	{
+		ItemPointerData tid = slot->tts_tid;
+
+		if (is_prunable(claims, slot, now, snapshot) &&
+			fence_unique_delete(claims, &tid))
+			count++;
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	return count;
+}
+
+/*
+ * Prunes pages, from the one on where the last look ended, until max_rows are
+ * deleted or max_blocks read, or, if that is wanted, a page has nothing to
+ * delete.
+ */
+static int64
+prune(FenceUnique *claims, TimestampTz now, int64 max_rows,
+	  BlockNumber max_blocks, bool stop_at_none)
+{
+	BlockNumber blocks = RelationGetNumberOfBlocks(claims->heap);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	int64		total = 0;
+
+	max_blocks = Min(max_blocks, blocks);
+	while (max_blocks-- > 0)
+	{
+		int64		count;
+
+		CHECK_FOR_INTERRUPTS();
+		if (next_block >= blocks)
+			next_block = 0;
+		count = prune_page(claims, next_block, now, snapshot,
+						   max_rows - total);
+		total += count;
+		if (total == max_rows)
+			break;				/* and go on with this page next time */
+		next_block++;
+		if (count == 0 && stop_at_none)
+		{
+			next_block = pg_prng_uint64_range(&pg_global_prng_state, 0,
+											  blocks - 1);
+			break;
+		}
+	}
+	UnregisterSnapshot(snapshot);
+	return total;
+}
+
+/*
+ * Called for every fresh claim.
+ */
+void
+fence_prune_a_little(FenceUnique *claims, TimestampTz now)
+{
+	if (pg_prng_uint32(&pg_global_prng_state) % CLAIMS_PER_LOOK == 0)
+		(void) prune(claims, now, ROWS_PER_LOOK, PAGES_PER_LOOK, true);
+}
+
+/*
+ * fence.prune(max_rows integer) returns bigint
+ *
+ * Deletes expired claims, max_rows at most; returns how many.  Reads the table
+ * once.
+ */
+Datum
+fence_prune(PG_FUNCTION_ARGS)
+{
+	FenceUnique claims;
+	int64		count;
+	int32		max_rows;
+
+	fence_prevent_read_only("fence.prune()");
+	fence_arg_not_null(fcinfo, 0, "max_rows");
+	max_rows = PG_GETARG_INT32(0);
+	if (max_rows < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid max_rows: %d", max_rows),
+				 errhint("It must be at least 1.")));
+
+	fence_claims_open(&claims, RowExclusiveLock);
+	count = prune(&claims, GetCurrentTimestamp(), max_rows,
+				  InvalidBlockNumber, false);
+	fence_unique_close(&claims);
+	PG_RETURN_INT64(count);
+}

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.c
+ *	  Finding and opening the tables of pg_fence.
+ *
+ * IDENTIFICATION
+ *	  src/table.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "table.h"
+
+/*
+ * A table or an index in schema fence.
+ */
+Oid
+fence_relid(const char *relname)
+{
+	Oid			relid = get_relname_relid(relname,
+										  get_namespace_oid("fence", false));
+
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"fence.%s\" does not exist", relname),
+				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
+	return relid;
+}
+
+/*
+ * Opens a table of so many columns.  A library that is newer or older than
+ * the SQL objects of this database must not touch their rows.
+ */
+Relation
+fence_table_open(Oid relid, int natts, LOCKMODE mode)
+{
+	Relation	heap = table_open(relid, mode);
+
+	if (RelationGetNumberOfAttributes(heap) != natts)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the library of pg_fence and its objects in this database are of different versions"),
+				 errdetail("Table \"fence.%s\" has %d columns, the library expects %d.",
+						   RelationGetRelationName(heap),
+						   RelationGetNumberOfAttributes(heap), natts),
+				 errhint("Run ALTER EXTENSION pg_fence UPDATE, or install the library that fits.")));
+	return heap;
+}

@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.h
+ *	  Finding and opening the tables of pg_fence.
+ *
+ * IDENTIFICATION
+ *	  src/table.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FENCE_TABLE_H
+#define FENCE_TABLE_H
+
+#include "storage/lockdefs.h"
+#include "utils/relcache.h"
+
+extern Oid	fence_relid(const char *relname);
+extern Relation fence_table_open(Oid relid, int natts, LOCKMODE mode);
+
+#endif							/* FENCE_TABLE_H */

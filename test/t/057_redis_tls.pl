@@ -1,0 +1,165 @@
+# TLS, where hiredis has it; elsewhere, the option is refused.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use FenceTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use RedisTest;
+use Test::More;
+
+my $node = fence_node('tls');
+my $session = session($node);
+my $certificates = certificates();
+my $library = fence_library();
+my ($version) = `ldd $library.so` =~ /libhiredis\.so\.(\S+)/;
+
+ok($version, "the library uses hiredis, libhiredis.so.$version");
+if ($version =~ /^0\./)
+{
+	foreach my $options ("host 'h', tls 'true', ca_file '$certificates->{ca}'", "host 'h', tls 'on'",
+		"sentinel 'h:1', master_name 'm', tls 'true', ca_file '$certificates->{ca}'")
+	{
+		refuses($session, "CREATE SERVER s FOREIGN DATA WRAPPER fence_redis OPTIONS ($options)", '0A000', "no TLS: $options");
+	}
+	redis_server($session, 's', { host => 'h', tls => 'false' });
+	refuses($session, q{ALTER SERVER s OPTIONS (SET tls 'true')}, '0A000', 'nor by ALTER SERVER');
+	$session->quit;
+	finish($node);
+	exit;
+}
+
+my $port = get_free_port();
+my @conf = (
+	'--tls-port', $port, '--tls-cert-file', $certificates->{cert}, '--tls-key-file', $certificates->{key},
+	'--tls-ca-cert-file', $certificates->{ca}, '--tls-auth-clients', 'no');
+my $redis = redis('tls', conf => \@conf);
+my $plain = redis('plain', port => 1);
+my %address = (host => '127.0.0.1', port => $port, tls => 'true', ca_file => $certificates->{ca});
+my $check = q{SELECT fence.check('lock', 1, 'a', 's')};
+
+# ---------------------------------------------------------------- options
+
+my %bad = (
+	"host 'h', tls 'true'" => '22023',
+	"host 'h', ca_file '$certificates->{ca}'" => '22023',
+	"socket '/s', tls 'true', ca_file '$certificates->{ca}'" => '22023',
+	"host 'h', tls 'true', ca_file '/nowhere/ca.pem'" => '58P01');
+refuses($session, "CREATE SERVER s FOREIGN DATA WRAPPER fence_redis OPTIONS ($_)", $bad{$_}, "no server: $_") foreach sort keys %bad;
+my $secret = write_file('secret.pem', '');
+chmod 0, $secret;
+refuses($session, "CREATE SERVER s FOREIGN DATA WRAPPER fence_redis OPTIONS (host 'h', tls 'true', ca_file '$secret')", '42501', 'no server: a file that cannot be read');
+my $fifo = "$secret.fifo";
+POSIX::mkfifo($fifo, 0600) or die "mkfifo: $!";
+my $hangs = session($node);
+$hangs->send("CREATE SERVER s FOREIGN DATA WRAPPER fence_redis OPTIONS (host 'h', tls 'true', ca_file '$fifo')");
+ok($hangs->finished(5), 'no server: a file that nobody writes does not hang');
+open(my $writer, '+<', $fifo);
+$hangs->wait;
+close $writer;
+$hangs->quit;
+$session->ask('DROP SERVER IF EXISTS s');
+
+# ---------------------------------------------------------------- asking
+
+redis_server($session, 's', \%address, timeout_ms => 2000, breaker_ms => 0);
+$redis->does('SET', 'lock', 'a', 'PX', 600000);
+gives($session, $check, 't', 'TLS') foreach 1, 2;
+is($redis->info('total_connections_received') > 0, 1, '... connected');
+alter_server($session, 's', host => 'localhost');
+gives($session, $check, 't', '... by name');
+$redis->does('SET', 'lock', 'b', 'PX', 600000);
+refuses($session, $check, 'PF005', '... is an answer');
+$redis->does('SET', 'lock', 'a', 'PX', 600000);
+my $long = 'x' x 500;
+$redis->does('SET', $long, $long, 'PX', 600000);
+gives($session, "SELECT fence.check('$long', 1, '$long', 's')", 't', '... a longer question');
+gives($session, q{SELECT acquired FROM fence.acquire('own', 'a', lease => 's')}, 't', '... a lease of our own');
+gives($session, q{SELECT extended FROM fence.extend('own', 1)}, 't', '... extended');
+gives($session, q{SELECT fence.release('own', 1)}, 't', '... released');
+$session->does(q{CREATE USER MAPPING FOR PUBLIC SERVER s OPTIONS (username 'u', password 'pw')});
+$redis->does(qw(ACL SETUSER u on >pw ~* +@all));
+$redis->does('SELECT', 3);
+$redis->does('SET', 'lock', 'a', 'PX', 600000);
+alter_server($session, 's', db => 3);
+gives($session, $check, 't', '... AUTH and SELECT');
+alter_server($session, 's', db => undef);
+$session->does('DROP USER MAPPING FOR PUBLIC SERVER s');
+gives($session, q{SELECT count(*) FROM generate_series(1, 1000) i WHERE fence.check('lock', 1, 'a', 's')}, 1000, '... many rows');
+
+# ---------------------------------------------------------------- not this server
+
+alter_server($session, 's', ca_file => $certificates->{other_ca});
+refuses($session, $check, 'PF007', 'a certificate of another authority') foreach 1, 2;
+alter_server($session, 's', ca_file => $certificates->{ca});
+gives($session, $check, 't', '... the right one');
+alter_server($session, 's', ca_file => write_file('empty.pem', ''));
+refuses($session, $check, 'PF007', 'no certificate in the file');
+my $copy = write_file('copy.pem', slurp_file($certificates->{ca}));
+alter_server($session, 's', ca_file => $copy);
+gives($session, $check, 't', 'a copy of the file');
+unlink $copy;
+gives($session, $check, 't', '... which may go, while there is a connection');
+alter_server($session, 's', timeout_ms => 2001) if 0;
+my $another = session($node);
+refuses($another, $check, 'PF007', '... but not for the next one');
+$another->quit;
+alter_server($session, 's', ca_file => $certificates->{ca});
+alter_server($session, 's', $plain->address);
+like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks no TLS');
+alter_server($session, 's', %address, tls => undef, ca_file => undef);
+like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks nothing else');
+alter_server($session, 's', %address);
+gives($session, $check, 't', '... put right');
+
+# ---------------------------------------------------------------- interrupted
+
+my $fake = fake_redis(port => 1);
+my $backend = $session->backend;
+my $sockets = sockets_of($backend);
+$session->does(q{DO $$BEGIN END$$});
+$fake->behave(mute => 1);
+redis_server($session, 'mute', { %address, $fake->address }, timeout_ms => 300, breaker_ms => 0);
+$session->ask(q{SELECT fence.check('lock', 1, 'a', 'mute')});
+is($session->sqlstate, 'PF006', 'a handshake without an answer');
+cmp_ok($session->seconds, '>=', 0.3, '... not before its time');
+under($session->seconds, 0.8, '... and not long after');
+alter_server($session, 'mute', timeout_ms => 30000);
+$session->ask(q{SET statement_timeout = '200ms'; SELECT fence.check('lock', 1, 'a', 'mute')});
+is($session->sqlstate, '57014', 'statement_timeout in a handshake');
+under($session->seconds, 0.7, '... at once');
+$session->does('RESET statement_timeout');
+$fake->behave(reply => "HTTP/1.1 400 Bad Request\r\n\r\n");
+$fake->behave(greet => "HTTP/1.1 400 Bad Request\r\n\r\n");
+like(sqlstate($session, q{SELECT fence.check('lock', 1, 'a', 'mute')}), qr/^PF00[67]$/, 'a handshake with something else');
+$fake->behave(refuse => 1);
+is(sqlstate($session, q{SELECT fence.check('lock', 1, 'a', 'mute')}), 'PF006', 'a handshake that is hung up on');
+
+alter_server($session, 's', timeout_ms => 30000);
+$session->does($check);
+$redis->freeze;
+$session->ask("SET statement_timeout = '200ms'; $check");
+is($session->sqlstate, '57014', 'statement_timeout, waiting for an answer');
+under($session->seconds, 0.7, '... at once');
+is(sockets_of($backend), $sockets - 1, '... and no socket is left');
+$redis->thaw;
+$session->does('RESET statement_timeout');
+gives($session, $check, 't', '... and then it works');
+$redis->restart;
+$redis->does('SET', 'lock', 'a', 'PX', 600000);
+gives($session, $check, 't', 'after a restart, within one session');
+alter_server($session, 's', timeout_ms => 2000);
+my $before = do { $session->does($check) foreach 1 .. 100; memory_of($backend) };
+foreach my $round (1 .. 200)
+{
+	$redis->does(qw(CLIENT KILL TYPE normal SKIPME yes));
+	$session->does($check);
+}
+cmp_ok(memory_of($backend) - $before, '<', 1024, 'two hundred handshakes cost no memory');
+is(sockets_of($backend), $sockets, '... and no descriptor');
+
+$session->quit;
+finish($node);

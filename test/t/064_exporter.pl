@@ -1,0 +1,146 @@
+# The query file for prometheus-postgres-exporter, with the real exporter, as a role with
+# pg_monitor and nothing else; and the dashboard, which knows no other metrics.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use FenceTest;
+use HTTP::Tiny;
+use IPC::Run;
+use JSON::PP;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $root = "$FindBin::RealBin/../..";
+my $queries = "$root/monitoring/postgres_exporter.yml";
+my $node = fence_node('exporter', conf => sprintf(q{shared_preload_libraries = '%s'}, fence_library()));
+my $port = PostgreSQL::Test::Cluster::get_free_port();
+
+# Something of everything
+sql($node, q{
+	CREATE ROLE watcher LOGIN;
+	GRANT pg_monitor TO watcher;
+	CREATE TABLE stock (w text NOT NULL, qty int);
+	INSERT INTO stock VALUES ('a', 1);
+	SELECT fence.protect('stock', 'st:{w}')});
+acquire($node, 'st:a', 'a', '1 hour');
+sql($node, q{SELECT fence.acquire('st:a', 'b', '1 s', '30 ms'); SELECT fence.release('st:a', 1)});
+acquire($node, 'st:a', 'b', '1 hour');
+sqlstate($node, q{SELECT fence.check('st:a', 1)}) foreach 1 .. 2;
+refuses($node, q{UPDATE stock SET qty = 2}, 'PF002', 'a write without a token');
+sql($node, q{SET pg_fence.bypass = on; UPDATE stock SET qty = 3});
+sql($node, q{SELECT fence.acquire('short', 'a', '1 ms'); SELECT pg_sleep(0.01); SELECT fence.acquire('short', 'b', '1 hour')});
+
+# metric{labels} => value
+sub scrape
+{
+	my $response = HTTP::Tiny->new(timeout => 10)->get("http://127.0.0.1:$port/metrics");
+	my %value;
+
+	return unless $response->{success};
+	foreach my $line (grep { /^pg_fence/ } split /\n/, $response->{content})
+	{
+		my ($name, $labels, $value) = $line =~ /^(\w+)\{(.*)\} (\S+)$/ or die "not understood: $line";
+		my @labels = grep { !/^(server="[^"]*:\d+"|datname="postgres")$/ } $labels =~ /(\w+="[^"]*")/g;
+		$value{ @labels ? "$name " . join(' ', sort @labels) : $name } = $value;
+	}
+	return \%value;
+}
+
+my $output = '';
+local $ENV{DATA_SOURCE_NAME} = sprintf 'host=%s port=%d user=watcher dbname=postgres sslmode=disable', $node->host, $node->port;
+my $exporter = IPC::Run::start(
+	[ 'prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$port", "--extend.query-path=$queries",
+		'--disable-default-metrics', '--disable-settings-metrics' ],
+	'>&', \$output);
+my ($value, $end) = (undef, time + 30);
+until ($value && %$value)
+{
+	die "the exporter gives no metrics: $output" if time > $end || !$exporter->pumpable;
+	sleep 0.1;
+	$exporter->pump_nb;
+	$value = scrape();
+}
+note map { "$_ = $value->{$_}\n" } sort keys %$value;
+
+my %expected = (
+	'pg_fence_resource_attempts_total resource="st:a"' => 3,
+	'pg_fence_resource_acquired_total resource="st:a"' => 2,
+	'pg_fence_resource_contended_total resource="st:a"' => 1,
+	'pg_fence_resource_releases_total resource="st:a"' => 1,
+	'pg_fence_resource_checks_total resource="st:a"' => 2,
+	'pg_fence_resource_expirations_total resource="short"' => 1,
+	'pg_fence_resource_takeovers_total resource="short"' => 1,
+	'pg_fence_rejections_total resource="st:a" sqlstate="PF001"' => 2,
+	'pg_fence_rejections_total resource="st:a" sqlstate="PF002"' => 1,
+	'pg_fence_table_rejections_total target="stock"' => 1,
+	'pg_fence_table_bypassed_total target="stock"' => 1,
+	'pg_fence_lease_duration_seconds_count kind="held"' => 2,
+	'pg_fence_lease_duration_seconds_count kind="waited"' => 1,
+	'pg_fence_lease_duration_seconds_bucket kind="held" le="+Inf"' => 2,
+	'pg_fence_lease_duration_seconds_bucket kind="waited" le="0.01"' => 0,
+	'pg_fence_lease_duration_seconds_bucket kind="waited" le="86400"' => 1,
+	'pg_fence_leases_count state="held"' => 2,
+	'pg_fence_leases_count state="free"' => 0);
+foreach my $metric (sort keys %expected)
+{
+	is($value->{$metric}, $expected{$metric}, $metric);
+}
+cmp_ok($value->{'pg_fence_resource_wait_seconds_total resource="st:a"'}, '>=', 0.03, 'waiting time in seconds');
+cmp_ok($value->{'pg_fence_leases_oldest_seconds state="held"'}, '>', 0, 'age in seconds');
+unlike($output, qr/error/i, 'the exporter has nothing to complain about');
+note $output;
+
+# An hour later, so to say: rates can be taken
+sqlstate($node, q{SELECT fence.check('st:a', 1)});
+is(scrape()->{'pg_fence_rejections_total resource="st:a" sqlstate="PF001"'}, 3, 'the next scrape');
+
+# Without shared memory only the leases are left
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\npg_fence.max_resources = 0");
+$node->restart;
+# the exporter has to notice that its connection is gone
+$end = time + 30;
+do
+{
+	die "the exporter does not come back: $output" if time > $end;
+	sleep 0.1;
+	$exporter->pump_nb;
+	$value = scrape();
+} until ($value && %$value);
+is(join(' ', sort grep { !/^pg_fence_leases_/ } keys %$value), '', 'without shared memory: no statistics');
+is($value->{'pg_fence_leases_count state="held"'}, 2, '... but leases');
+$exporter->signal('TERM');
+$exporter->finish;
+
+# The dashboard shows metrics that are there, and all of them
+my $yaml = slurp_file($queries);
+my %known;
+my $namespace;
+foreach my $line (split /\n/, $yaml)
+{
+	$namespace = $1 if $line =~ /^(pg_fence_\w+):$/;
+	next unless $line =~ /^    - (\w+): \{usage: (\w+)/ && $2 ne 'LABEL';
+	$known{"${namespace}_$1$_"} = 1 foreach $2 eq 'HISTOGRAM' ? qw(_bucket _sum _count) : '';
+}
+my $dashboard = decode_json(slurp_file("$root/monitoring/grafana.json"));
+my @panels = grep { $_->{targets} } @{ $dashboard->{panels} };
+cmp_ok(scalar @panels, '>=', 6, 'the dashboard has panels');
+my %shown;
+foreach my $panel (@panels)
+{
+	ok($panel->{title} =~ /\?$/ && $panel->{description}, "panel \"$panel->{title}\" asks a question and says what the answer means");
+	foreach my $target (@{ $panel->{targets} })
+	{
+		my @unknown = grep { !$known{$_} } $target->{expr} =~ /\b(pg_fence_\w+)/g;
+		is("@unknown", '', "... $target->{expr}");
+		$shown{$_} = 1 foreach $target->{expr} =~ /\b(pg_fence_\w+)/g;
+	}
+}
+my @missing = grep { !$shown{$_} && !/_(sum|count)$/ } sort keys %known;
+is("@missing", '', 'no metric is left out');
+
+finish($node);
