@@ -296,7 +296,8 @@ presented_entry(const FenceName *name)
 	entry = presented_lookup(presented, *name);
 	if (entry == NULL)
 	{
-		copy.data = memcpy(MemoryContextAlloc(TopTransactionContext, name->len),
+		copy.data = memcpy(MemoryContextAlloc(TopTransactionContext,
+											  name->len),
 						   name->data, name->len);
 		entry = presented_insert(presented, copy, &found);
 		entry->top = NULL;
@@ -402,7 +403,8 @@ find_voucher(const Presentation *presentation, const char *server)
 static const Voucher *
 add_voucher(const Answer *answer, bool observed, const Voucher *next)
 {
-	Voucher    *voucher = MemoryContextAlloc(TopTransactionContext, sizeof(Voucher));
+	Voucher    *voucher = MemoryContextAlloc(TopTransactionContext,
+											 sizeof(Voucher));
 
 	voucher->answer = answer;
 	voucher->observed = observed;
@@ -430,7 +432,8 @@ remember(const FenceToken *token, const char *holder, const Answer *answer)
 	PresentedResource *entry = presented_entry(&token->name);
 	Presentation *presentation;
 
-	presentation = MemoryContextAlloc(TopTransactionContext, sizeof(Presentation));
+	presentation = MemoryContextAlloc(TopTransactionContext,
+									  sizeof(Presentation));
 	presentation->subid = GetCurrentSubTransactionId();
 	presentation->token = token->number;
 	presentation->holder = holder == NULL ? NULL :

@@ -489,9 +489,10 @@ search_row(Relation heap, const FenceName *name, Snapshot snapshot,
 	while (!row->found &&
 		   (tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
-		Buffer		buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
+		Buffer		buffer;
 		bool		all_dead;
 
+		buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
 		if (read_version(heap, buffer, *tid, name, snapshot, row, &all_dead))
 		{
 			place->key = name->key;
@@ -804,6 +805,7 @@ static void
 syscache_callback(Datum arg, int cacheid, uint32 hashvalue)
 {
 	cached_relid = InvalidOid;
+	definition++;
 }
 
 /*
