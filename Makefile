@@ -135,6 +135,7 @@ ISOLATION = \
 	x_merge \
 	x_observe \
 	x_partition \
+	x_rewrite \
 	prepared
 ISOLATION_OPTS = --inputdir=$(srcdir)/test --load-extension=$(EXTENSION)
 

@@ -23,12 +23,14 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/plannodes.h"
+#include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM >= 170000
@@ -104,6 +106,15 @@ fence_merge_actions(const ModifyTableState *modify, int n)
 					n);
 #endif
 }
+
+/* 16 renamed what identifies the files of a relation. */
+#if PG_VERSION_NUM >= 160000
+typedef RelFileLocator FenceFiles;
+#define FENCE_FILES(relation) ((relation)->rd_locator)
+#else
+typedef RelFileNode FenceFiles;
+#define FENCE_FILES(relation) ((relation)->rd_node)
+#endif
 
 /* 16 replaced the ownership checks by one that names the catalog. */
 static inline bool

@@ -121,7 +121,8 @@ fence_history_add(const FenceName *name, const FenceRow *row,
 
 	if (history == 0)
 		return;
-	heap = fence_table_open("history", Natts_history, RowExclusiveLock);
+	heap = fence_table_open(fence_relid("history"), Natts_history,
+							RowExclusiveLock);
 	prune(heap, GetCurrentTimestamp() - history * USECS_PER_MINUTE);
 	CatalogTupleInsert(heap, form_row(RelationGetDescr(heap), name, row, end,
 									  ended_at));

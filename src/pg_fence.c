@@ -18,6 +18,7 @@
 #include "idempotency.h"
 #include "policy.h"
 #include "present.h"
+#include "resource.h"
 #include "shmem.h"
 #include "wait_queue.h"
 
@@ -28,6 +29,8 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
+	fence_resource_init();
+
 	/* Of these two, the later one is asked first before a commit. */
 	fence_present_init();
 	fence_idempotency_init();

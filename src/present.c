@@ -76,6 +76,7 @@ typedef struct Presentation
 	const char *holder;			/* known holder of the token, or NULL */
 	int			demands;		/* what is judged at commit, see below */
 	const Voucher *vouchers;	/* servers that may be asked again then */
+	FenceVersion version;		/* of the row that has it as mark, if known */
 	struct Presentation *below;
 } Presentation;
 
@@ -110,9 +111,15 @@ typedef struct PresentedResource
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* Both NULL unless this transaction has presented something. */
-static MemoryContext presented_cxt = NULL;
+/*
+ * NULL unless this transaction has presented something.  All of it lives in
+ * TopTransactionContext, so that few presentations need no memory of their
+ * own.
+ */
 static presented_hash *presented = NULL;
+
+/* So many resources before the table grows. */
+#define PRESENTED_FEW		4
 
 /* Changes whenever the set of presented tokens may have (backend). */
 static uint64 generation = 0;
@@ -284,16 +291,13 @@ presented_entry(const FenceName *name)
 	bool		found;
 
 	if (presented == NULL)
-	{
-		presented_cxt = AllocSetContextCreate(TopTransactionContext,
-											  "pg_fence presented tokens",
-											  ALLOCSET_SMALL_SIZES);
-		presented = presented_create(presented_cxt, 16, NULL);
-	}
+		presented = presented_create(TopTransactionContext, PRESENTED_FEW,
+									 NULL);
 	entry = presented_lookup(presented, *name);
 	if (entry == NULL)
 	{
-		copy.data = memcpy(MemoryContextAlloc(presented_cxt, name->len),
+		copy.data = memcpy(MemoryContextAlloc(TopTransactionContext,
+											  name->len),
 						   name->data, name->len);
 		entry = presented_insert(presented, copy, &found);
 		entry->top = NULL;
@@ -331,7 +335,7 @@ static Answer *
 new_answer(const PresentedResource *entry, const char *server,
 		   FenceRedis *redis, const char *holder)
 {
-	MemoryContext oldcxt = MemoryContextSwitchTo(presented_cxt);
+	MemoryContext oldcxt = MemoryContextSwitchTo(TopTransactionContext);
 	Answer	   *answer = palloc0(sizeof(Answer));
 
 	answer->redis = redis;
@@ -355,7 +359,7 @@ judge_store(const FenceToken *token, const FenceRow *row,
 			const Answer **answer)
 {
 	const FenceVerdict *verdict;
-	FenceRedis *redis;
+	FenceRedis *redis = NULL;
 	PresentedResource *entry;
 	Answer	   *item;
 	const char *holder;
@@ -399,7 +403,8 @@ find_voucher(const Presentation *presentation, const char *server)
 static const Voucher *
 add_voucher(const Answer *answer, bool observed, const Voucher *next)
 {
-	Voucher    *voucher = MemoryContextAlloc(presented_cxt, sizeof(Voucher));
+	Voucher    *voucher = MemoryContextAlloc(TopTransactionContext,
+											 sizeof(Voucher));
 
 	voucher->answer = answer;
 	voucher->observed = observed;
@@ -421,26 +426,29 @@ demands_of(const FenceToken *token)
  * From now on the transaction stands on this token.  The holder is the one
  * known for it, or NULL; the answer that of its lease store, or NULL.
  */
-static void
+static Presentation *
 remember(const FenceToken *token, const char *holder, const Answer *answer)
 {
 	PresentedResource *entry = presented_entry(&token->name);
 	Presentation *presentation;
 
-	presentation = MemoryContextAlloc(presented_cxt, sizeof(Presentation));
+	presentation = MemoryContextAlloc(TopTransactionContext,
+									  sizeof(Presentation));
 	presentation->subid = GetCurrentSubTransactionId();
 	presentation->token = token->number;
 	presentation->holder = holder == NULL ? NULL :
-		MemoryContextStrdup(presented_cxt, holder);
+		MemoryContextStrdup(TopTransactionContext, holder);
 	presentation->demands = demands_of(token) |
 		(entry->top != NULL ? entry->top->demands : 0);
 	presentation->vouchers = entry->top != NULL ? entry->top->vouchers : NULL;
 	if (answer != NULL)
 		presentation->vouchers = add_voucher(answer, token->observed,
 											 presentation->vouchers);
+	presentation->version.buffer = InvalidBuffer;
 	presentation->below = entry->top;
 	entry->top = presentation;
 	generation++;
+	return presentation;
 }
 
 /*
@@ -487,7 +495,7 @@ present_equal(const FenceToken *token, const FenceRow *row,
 
 	fence_lock_presence(name, token->number);
 	remember(token, row->mark_holder ? row->mark_holder : token->holder,
-			 answer);
+			 answer)->version = row->version;
 	return NULL;
 }
 
@@ -549,7 +557,7 @@ present_higher(const FenceToken *token, const Presentation *before,
 	fence_row_write(name, &row);
 
 	fence_lock_presence(name, token->number);
-	remember(token, token->holder, answer);
+	(void) remember(token, token->holder, answer);
 	return NULL;
 }
 
@@ -587,7 +595,7 @@ present_again(const FenceToken *token, const Presentation *before)
 	if ((demands_of(token) & ~before->demands) != 0 ||
 		(answer != NULL &&
 		 (voucher == NULL || (voucher->observed && !token->observed))))
-		remember(token, before->holder, answer);
+		remember(token, before->holder, answer)->version = before->version;
 	return NULL;
 }
 
@@ -725,7 +733,7 @@ fence_present_moved(const FenceName *name, int64 number, const char *holder)
 	token.name = *name;
 	token.number = number;
 	token.observed = true;		/* no new demand, the old ones stay */
-	remember(&token, holder, NULL);
+	(void) remember(&token, holder, NULL);
 }
 
 /*
@@ -765,8 +773,7 @@ enforce(const PresentedResource *entry, int demand,
 }
 
 static void
-judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
-				TimestampTz now)
+judge_at_commit(const PresentedResource *entry, Snapshot snapshot)
 {
 	const Presentation *top = entry->top;
 	FenceRow	row;
@@ -782,9 +789,20 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot,
 					  "Rows of fence.resource must not be deleted by hand."));
 	else if ((top->demands & ANY_LEASE) != 0 &&
 			 (row.token != top->token ||
-			  !fence_lease_live_at_commit(&row, now)))
+			  !fence_lease_live_at_commit(&row, GetCurrentTimestamp())))
 		enforce(entry, DEMAND_LEASE,
 				not_held(&entry->name, top->token, &row));
+}
+
+/*
+ * Is the mark what it was when the token was presented?  The clock has moved
+ * on since, so a lease has to be looked at again in any case.
+ */
+static bool
+stands_unread(const PresentedResource *entry)
+{
+	return (entry->top->demands & ANY_LEASE) == 0 &&
+		fence_row_unchanged(&entry->top->version);
 }
 
 static int
@@ -841,12 +859,12 @@ judge_all_at_commit(void)
 	PresentedResource *entry;
 	presented_iterator iterator;
 	Snapshot	snapshot;
-	TimestampTz now;
 	int			count = 0;
 	int			locked = 0;
+	int			changed = 0;
 	int			i;
 
-	entries = MemoryContextAlloc(presented_cxt,
+	entries = MemoryContextAlloc(TopTransactionContext,
 								 presented->members * sizeof(*entries));
 	presented_start_iterate(presented, &iterator);
 	while ((entry = presented_iterate(presented, &iterator)) != NULL)
@@ -871,10 +889,16 @@ judge_all_at_commit(void)
 	}
 
 	/* Whoever got no lock has been warned, and need not be told again. */
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	now = GetCurrentTimestamp();
 	for (i = 0; i < locked; i++)
-		judge_at_commit(entries[i], snapshot, now);
+	{
+		if (!stands_unread(entries[i]))
+			entries[changed++] = entries[i];
+	}
+	if (changed == 0)
+		return;
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	for (i = 0; i < changed; i++)
+		judge_at_commit(entries[i], snapshot);
 	UnregisterSnapshot(snapshot);
 }
 
@@ -894,7 +918,6 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			/* The memory goes with the transaction. */
 			presented = NULL;
-			presented_cxt = NULL;
 			generation++;
 			break;
 		default:

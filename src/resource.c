@@ -45,13 +45,16 @@
 #include "catalog/indexing.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "attempt.h"
 #include "compat.h"
@@ -92,6 +95,29 @@ enum
 	Anum_hold_max,
 	Natts_resource = Anum_hold_max
 };
+
+/*
+ * The table, InvalidOid when it has to be looked up, its files, and a number
+ * that changes whenever it may have been given other ones (backend).
+ */
+static Oid	cached_relid = InvalidOid;
+static FenceFiles cached_files;
+static uint64 definition = 0;
+
+/*
+ * Where a row was found last: the start of its HOT chain, and the buffer that
+ * held it.  Both are hints.  The row may have moved since, and its place may
+ * be another one's now, so that what is found there must have the name.
+ */
+typedef struct RowPlace
+{
+	uint64		key;			/* of the name */
+	ItemPointerData start;
+	Buffer		buffer;			/* InvalidBuffer: none is known */
+} RowPlace;
+
+/* One for each remainder of the keys (backend). */
+static RowPlace places[1024];
 
 /*
  * Makes a FenceName of valid bytes; the bytes stay the caller's.
@@ -284,13 +310,20 @@ fence_lock_contested(const FenceName *name, LOCKMODE mode)
 	return count > 0;
 }
 
+static Oid
+resource_relid(void)
+{
+	if (!OidIsValid(cached_relid))
+		cached_relid = fence_relid("resource");
+	return cached_relid;
+}
+
 Relation
 fence_resource_open(LOCKMODE mode)
 {
-	return fence_table_open("resource", Natts_resource, mode);
+	return fence_table_open(resource_relid(), Natts_resource, mode);
 }
 
-/* Columns of a row; char * ones are palloc'd, missing ones are NULL or 0. */
 static char *
 text_of(const Datum *values, const bool *nulls, int attnum)
 {
@@ -310,6 +343,7 @@ usecs_of(const Datum *values, const bool *nulls, int attnum)
 		DatumGetIntervalP(values[attnum - 1])->time;
 }
 
+/* Reads the columns; char * ones are palloc'd, missing ones are NULL or 0. */
 static void
 row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
 {
@@ -345,53 +379,167 @@ row_deform(HeapTuple tuple, TupleDesc desc, FenceRow *row)
 void
 fence_row_of_slot(TupleTableSlot *slot, FenceName *name, FenceRow *row)
 {
-	HeapTuple	tuple = ExecCopySlotHeapTuple(slot);
 	bool		isnull;
 	char	   *data = TextDatumGetCString(slot_getattr(slot, Anum_name,
 														&isnull));
 
 	memset(row, 0, sizeof(FenceRow));
-	row_deform(tuple, slot->tts_tupleDescriptor, row);
+	row_deform(ExecCopySlotHeapTuple(slot), slot->tts_tupleDescriptor, row);
 	*name = fence_name(data, strlen(data));
+}
+
+static bool
+has_name(HeapTuple tuple, TupleDesc desc, const FenceName *name)
+{
+	bool		isnull;
+	text	   *value = DatumGetTextPP(heap_getattr(tuple, Anum_name, desc,
+													&isnull));
+
+	return (int) VARSIZE_ANY_EXHDR(value) == name->len &&
+		memcmp(VARDATA_ANY(value), name->data, name->len) == 0;
+}
+
+/* A version that somebody may be changing is not the last one for certain. */
+static void
+note_version(Relation heap, Buffer buffer, FenceRow *row)
+{
+	HeapTupleHeader header = row->tuple->t_data;
+
+	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0)
+		return;
+	cached_files = FENCE_FILES(heap);
+	row->version.buffer = buffer;
+	row->version.tid = row->tuple->t_self;
+	row->version.xmin = HeapTupleHeaderGetRawXmin(header);
+	row->version.definition = definition;
+}
+
+/*
+ * Reads the version that a snapshot shows, if it has the name, from the row
+ * that starts in this place of a pinned page; returns whether it did.
+ *
+ * In a serializable transaction the search itself runs with SnapshotAny and
+ * each version is tested here: a search with an MVCC snapshot would leave
+ * SIREAD locks, and then every heartbeat would be a conflict that can end in
+ * 40001.
+ */
+static bool
+read_version(Relation heap, Buffer buffer, ItemPointerData place,
+			 const FenceName *name, Snapshot snapshot, FenceRow *row,
+			 bool *all_dead)
+{
+	bool		test_each = IsolationIsSerializable();
+	bool		first = true;
+	bool		found;
+	HeapTupleData version;
+
+	/* As every index scan does; else nobody would, and rows would move. */
+	heap_page_prune_opt(heap, buffer);
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	do
+	{
+		found = heap_hot_search_buffer(&place, heap, buffer,
+									   test_each ? SnapshotAny : snapshot,
+									   &version, all_dead, first);
+		first = false;
+	} while (found && test_each &&
+			 !HeapTupleSatisfiesVisibility(&version, snapshot, buffer));
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+
+	if (!found || !has_name(&version, RelationGetDescr(heap), name))
+		return false;
+	row_deform(heap_copytuple(&version), RelationGetDescr(heap), row);
+	note_version(heap, buffer, row);
+	return true;
+}
+
+/* The index on the names. */
+static Relation
+open_name_index(Relation heap)
+{
+	if (!heap->rd_indexvalid)
+		list_free(RelationGetIndexList(heap));
+	if (!OidIsValid(heap->rd_pkindex))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("table \"fence.resource\" has no primary key")));
+	return index_open(heap->rd_pkindex, AccessShareLock);
+}
+
+/*
+ * Finds the row by the index, and notes its place.  Entries of rows that are
+ * dead to everybody are marked, as in any index scan.
+ */
+static void
+search_row(Relation heap, const FenceName *name, Snapshot snapshot,
+		   FenceRow *row, RowPlace *place)
+{
+	Relation	index = open_name_index(heap);
+	IndexScanDesc scan;
+	ScanKeyData key;
+	ItemPointer tid;
+
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ,
+				PointerGetDatum(cstring_to_text_with_len(name->data,
+														 name->len)));
+	scan = fence_index_beginscan(heap, index, IsolationIsSerializable() ?
+								 SnapshotAny : snapshot, 1);
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (!row->found &&
+		   (tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
+	{
+		Buffer		buffer;
+		bool		all_dead;
+
+		buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
+		if (read_version(heap, buffer, *tid, name, snapshot, row, &all_dead))
+		{
+			place->key = name->key;
+			place->start = *tid;
+			place->buffer = buffer;
+		}
+		else
+			scan->kill_prior_tuple = all_dead && !scan->xactStartedInRecovery;
+		ReleaseBuffer(buffer);
+	}
+	index_endscan(scan);
+	index_close(index, AccessShareLock);
+}
+
+/*
+ * Finds the row where it was last, if its page is still in the same buffer.
+ */
+static bool
+revisit_row(Relation heap, const FenceName *name, Snapshot snapshot,
+			FenceRow *row, const RowPlace *place)
+{
+	if (place->key != name->key || !BufferIsValid(place->buffer) ||
+		!ReadRecentBuffer(FENCE_FILES(heap), MAIN_FORKNUM,
+						  ItemPointerGetBlockNumber(&place->start),
+						  place->buffer))
+		return false;
+	(void) read_version(heap, place->buffer, place->start, name, snapshot,
+						row, NULL);
+	ReleaseBuffer(place->buffer);
+	return row->found;
 }
 
 /*
  * Finds the row as of a snapshot; *row is zero if there is none.
  *
- * In a serializable transaction the scan itself runs with SnapshotAny and
- * each version is tested here: a scan with an MVCC snapshot would leave
- * SIREAD locks, and then every heartbeat would be a conflict that can end in
- * 40001.  Otherwise the index may use (and mark dead entries for) the
- * snapshot as usual.
+ * At most one version of all rows with this name is shown by a snapshot, so
+ * that one found in its old place is the one that the index would lead to.
  */
 static void
 find_row(const FenceName *name, Snapshot snapshot, FenceRow *row)
 {
 	Relation	heap = fence_resource_open(AccessShareLock);
-	Relation	index = index_open(fence_relid("resource_pkey"),
-								   AccessShareLock);
-	TupleTableSlot *slot = table_slot_create(heap, NULL);
-	bool		test_each = IsolationIsSerializable();
-	IndexScanDesc scan;
-	ScanKeyData key;
+	RowPlace   *place = &places[name->key % lengthof(places)];
 
 	memset(row, 0, sizeof(FenceRow));
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ,
-				PointerGetDatum(cstring_to_text_with_len(name->data,
-														 name->len)));
-	scan = fence_index_beginscan(heap, index,
-								 test_each ? SnapshotAny : snapshot, 1);
-	index_rescan(scan, &key, 1, NULL, 0);
-	while (!row->found &&
-		   index_getnext_slot(scan, ForwardScanDirection, slot))
-	{
-		if (!test_each || table_tuple_satisfies_snapshot(heap, slot, snapshot))
-			row_deform(ExecCopySlotHeapTuple(slot), RelationGetDescr(heap),
-					   row);
-	}
-	index_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	index_close(index, AccessShareLock);
+	if (!revisit_row(heap, name, snapshot, row, place))
+		search_row(heap, name, snapshot, row, place);
 	table_close(heap, AccessShareLock);
 }
 
@@ -424,6 +572,52 @@ fence_row_read(const FenceName *name, FenceRow *row)
 
 	fence_row_read_at(name, snapshot, row);
 	UnregisterSnapshot(snapshot);
+}
+
+/* Is this version in the pinned page, and has nobody tried to change it? */
+static bool
+is_last_version(Page page, const FenceVersion *version)
+{
+	OffsetNumber offset = ItemPointerGetOffsetNumber(&version->tid);
+	HeapTupleHeader header;
+	ItemId		item;
+
+	if (offset > PageGetMaxOffsetNumber(page))
+		return false;
+	item = PageGetItemId(page, offset);
+	if (!ItemIdIsNormal(item))
+		return false;
+	header = (HeapTupleHeader) PageGetItem(page, item);
+	return HeapTupleHeaderGetRawXmin(header) == version->xmin &&
+		(header->t_infomask & HEAP_XMAX_INVALID) != 0;
+}
+
+/*
+ * Is the version that was read before still the last one?  Only for somebody
+ * who holds the commit lock, because otherwise the next one may be written
+ * right now.  Says no when in doubt.
+ *
+ * The page is looked at without a lock on the table.  Should the table have
+ * been given other files meanwhile, then nobody could write there before we
+ * were sent word of that; and whoever raised the mark since has released the
+ * takeover lock before we got ours, so the word has arrived.
+ */
+bool
+fence_row_unchanged(const FenceVersion *version)
+{
+	bool		unchanged;
+
+	AcceptInvalidationMessages();
+	if (!BufferIsValid(version->buffer) ||
+		version->definition != definition ||
+		!ReadRecentBuffer(cached_files, MAIN_FORKNUM,
+						  ItemPointerGetBlockNumber(&version->tid),
+						  version->buffer))
+		return false;
+	LockBuffer(version->buffer, BUFFER_LOCK_SHARE);
+	unchanged = is_last_version(BufferGetPage(version->buffer), version);
+	UnlockReleaseBuffer(version->buffer);
+	return unchanged;
 }
 
 static void
@@ -595,4 +789,31 @@ fence_lease_live_at_commit(const FenceRow *row, TimestampTz now)
 		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->tuple->t_data)))
 		unreleased.released = false;
 	return fence_lease_live(&unreleased, now);
+}
+
+/* While it is not known which one the table is, it may be any. */
+static void
+relcache_callback(Datum arg, Oid relid)
+{
+	if (OidIsValid(relid) && OidIsValid(cached_relid) && relid != cached_relid)
+		return;
+	cached_relid = InvalidOid;
+	definition++;
+}
+
+static void
+syscache_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	cached_relid = InvalidOid;
+	definition++;
+}
+
+/*
+ * Once per backend.
+ */
+void
+fence_resource_init(void)
+{
+	CacheRegisterRelcacheCallback(relcache_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, syscache_callback, (Datum) 0);
 }

@@ -14,6 +14,8 @@
 #include "access/htup.h"
 #include "executor/tuptable.h"
 #include "nodes/pg_list.h"
+#include "storage/buf.h"
+#include "storage/itemptr.h"
 #include "storage/lock.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
@@ -38,11 +40,21 @@ typedef struct FenceName
 	uint64		key;
 } FenceName;
 
+/* By what a version of a row is known again, as long as it is the last one. */
+typedef struct FenceVersion
+{
+	Buffer		buffer;			/* InvalidBuffer: it is not known again */
+	ItemPointerData tid;
+	TransactionId xmin;
+	uint64		definition;		/* of the table, see resource.c */
+} FenceVersion;
+
 /* One version of a row of fence.resource. */
 typedef struct FenceRow
 {
 	bool		found;			/* false: no row, mark is the floor */
 	HeapTuple	tuple;			/* the version that was read */
+	FenceVersion version;
 	int64		token;			/* last number issued here, 0 if none was */
 	int64		mark;			/* high-water mark */
 	char	   *mark_holder;	/* who presented or acquired it, or NULL */
@@ -62,6 +74,8 @@ typedef struct FenceRow
 	int64		hold_total;		/* of leases that have ended, microseconds */
 	int64		hold_max;
 } FenceRow;
+
+extern void fence_resource_init(void);
 
 extern FenceName fence_name(const char *data, int len);
 
@@ -84,6 +98,7 @@ extern void fence_row_read_at(const FenceName *name, Snapshot snapshot,
 extern void fence_row_write(const FenceName *name, FenceRow *row);
 extern void fence_row_delete(const FenceName *name, const FenceRow *row);
 extern void fence_floor_raise(int64 mark);
+extern bool fence_row_unchanged(const FenceVersion *version);
 extern bool fence_row_outranks(const FenceRow *row, int64 token);
 
 extern bool fence_lease_live(const FenceRow *row, TimestampTz now);

@@ -39,17 +39,17 @@ fence_relid(const char *relname)
  * the SQL objects of this database must not touch their rows.
  */
 Relation
-fence_table_open(const char *relname, int natts, LOCKMODE mode)
+fence_table_open(Oid relid, int natts, LOCKMODE mode)
 {
-	Relation	heap = table_open(fence_relid(relname), mode);
+	Relation	heap = table_open(relid, mode);
 
 	if (RelationGetNumberOfAttributes(heap) != natts)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the library of pg_fence and its objects in this database are of different versions"),
 				 errdetail("Table \"fence.%s\" has %d columns, the library expects %d.",
-						   relname, RelationGetNumberOfAttributes(heap),
-						   natts),
+						   RelationGetRelationName(heap),
+						   RelationGetNumberOfAttributes(heap), natts),
 				 errhint("Run ALTER EXTENSION pg_fence UPDATE, or install the library that fits.")));
 	return heap;
 }

@@ -15,7 +15,6 @@
 #include "utils/relcache.h"
 
 extern Oid	fence_relid(const char *relname);
-extern Relation fence_table_open(const char *relname, int natts,
-								 LOCKMODE mode);
+extern Relation fence_table_open(Oid relid, int natts, LOCKMODE mode);
 
 #endif							/* FENCE_TABLE_H */

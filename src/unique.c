@@ -47,7 +47,7 @@ fence_unique_open(FenceUnique *table, const char *relname, int natts,
 	char		index[NAMEDATALEN];
 
 	snprintf(index, sizeof(index), "%s_pkey", relname);
-	table->heap = fence_table_open(relname, natts, mode);
+	table->heap = fence_table_open(fence_relid(relname), natts, mode);
 	table->index = index_open(fence_relid(index), mode);
 	table->equal = equal;
 	table->mode = mode;
