@@ -262,7 +262,7 @@ $tcp->start;
 gives($session, $by_tcp, 't', '... and then not');
 alter_server($session, 't', host => 'localhost');
 gives($session, $by_tcp, 't', '... by name');
-foreach my $host ('no..such..host', '0.0.0.0.0', '-', "h\x7fst", '127.0.0.1/8')
+foreach my $host ('no..such..host', '0.0.0.0.0', '-', "h\x7fst", '127.0.0.1/8', '::1')
 {
 	alter_server($session, 't', host => $host);
 	is(sqlstate($session, $by_tcp), 'PF006', "D06: no such host: $host");

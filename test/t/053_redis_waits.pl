@@ -29,7 +29,7 @@ $redis->does('SET', $_, 'a', 'PX', 600000) foreach qw(mine new);
 $redis->does('SET', 'others', 'b', 'PX', 600000);
 $watch->does(q{SELECT fence.acquire('held', 'a', '1 day', lease => 's')});
 
-# Each of these waits for Redis, in a transaction that has locked a row.
+# D03: each of these waits for Redis, in a transaction that has locked a row.
 my %waits = (
 	check => q{SELECT fence.check('mine', 1, 'a', 's')},
 	commit => q{SELECT fence.check('mine', 1, 'a', 'late'); COMMIT},

@@ -181,8 +181,13 @@ sql($node, "BEGIN; SELECT fence.check('$r', 1); CREATE TABLE of_prepared (); PRE
 $session->does("SELECT fence.release('$r', 1)");
 is(take($session, $r, 'new', 's', ttl => '200 ms', wait => '700 ms'), 'f|||busy', 'A05: the old holder commits for longer than the lease lives');
 is($redis->does('EXISTS', $r), 0, '... which has been given back');
+my $late = session($node);
+$late->send("SELECT acquired, token, remaining > '0' FROM fence.acquire('$r', 'new', '1 s', '1 minute', lease => 's')");
+wait_until('it has been taken in Redis', sub { $redis->does('EXISTS', $r) });
+wait_until('... and has expired there', sub { !$redis->does('EXISTS', $r) });
 sql($node, q{COMMIT PREPARED 'p'});
-is(take($session, $r, 'new', 's'), 't|2|new|', '... and can be taken then');
+is($late->wait->output, 't|2|t', '... and is taken anew by who comes too late');
+$late->quit;
 
 # ---------------------------------------------------------------- check
 
