@@ -106,33 +106,6 @@ may_skip(const FenceKeyedRow *row)
 						  row->policy->key.attnum);
 }
 
-/*
- * The row's key.  Mostly it is that of the last row, which saves hashing it
- * once more.
- */
-static FenceKey
-make_key(FenceExecution *execution, const char *scope,
-		 const StringInfoData *text)
-{
-	FenceKey	key;
-
-	if (execution->has_key && strcmp(execution->scope, scope) == 0 &&
-		strcmp(execution->key.data, text->data) == 0)
-	{
-		key.scope = execution->scope;
-		key.key = execution->key.data;
-		key.id = execution->id;
-		return key;
-	}
-	key = fence_key(scope, text->data);
-	resetStringInfo(&execution->key);
-	appendBinaryStringInfo(&execution->key, text->data, text->len);
-	execution->scope = scope;
-	execution->id = key.id;
-	execution->has_key = true;
-	return key;
-}
-
 static const FenceVerdict *
 row_key(const FenceKeyedRow *row, TupleTableSlot *slot, FenceKey *key)
 {
@@ -143,8 +116,7 @@ row_key(const FenceKeyedRow *row, TupleTableSlot *slot, FenceKey *key)
 	initStringInfo(&text);
 	verdict = fence_policy_key(policy, row->trigdata->tg_relation, slot, &text);
 	if (verdict == NULL)
-		*key = make_key(fence_execution(row->flinfo), policy->key_scope,
-						&text);
+		*key = fence_key(policy->key_scope, text.data);
 	return verdict;
 }
 
@@ -228,7 +200,12 @@ before_insert(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 	verdict = row_key(row, new_slot(row), &key);
 	if (verdict == NULL)
 		verdict = claim_key(row, &key, skip);
-	execution->inserting = (verdict == NULL && !*skip);
+	if (verdict == NULL && !*skip)
+	{
+		execution->inserting = true;
+		resetStringInfo(&execution->inserted_key);
+		appendStringInfoString(&execution->inserted_key, key.key);
+	}
 	return verdict;
 }
 
@@ -242,18 +219,11 @@ before_update(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 {
 	const FenceVerdict *verdict = NULL;
 	bool		upsert = execution->inserting;
-	FenceKey	inserted = {0};
 	FenceKey	key;
 
 	execution->inserting = execution->moving = false;
 	if (row->trigdata->tg_relation->rd_rel->relispartition)
 		remember_moving_key(row, execution);
-	if (upsert)
-	{
-		inserted.scope = execution->scope;
-		inserted.key = pstrdup(execution->key.data);
-		inserted.id = execution->id;
-	}
 	if (sets_key(row))
 	{
 		verdict = row_key(row, new_slot(row), &key);
@@ -261,7 +231,10 @@ before_update(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 			verdict = claim_key(row, &key, skip);
 	}
 	if (upsert && verdict == NULL && !*skip)
-		(void) fence_claim_written(&inserted);
+	{
+		key = fence_key(row->policy->key_scope, execution->inserted_key.data);
+		(void) fence_claim_written(&key);
+	}
 	return verdict;
 }
 

@@ -38,17 +38,19 @@
 #include "unique.h"
 
 /*
- * Opens the table and its primary key.
+ * Opens the table and its primary key, the only index.
  */
 void
 fence_unique_open(FenceUnique *table, const char *relname, int natts,
 				  RegProcedure equal, LOCKMODE mode)
 {
-	char		index[NAMEDATALEN];
-
-	snprintf(index, sizeof(index), "%s_pkey", relname);
 	table->heap = fence_table_open(relname, natts, mode);
-	table->index = index_open(fence_relid(index), mode);
+	list_free(RelationGetIndexList(table->heap));
+	if (!OidIsValid(table->heap->rd_pkindex))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"fence.%s\" has no primary key", relname)));
+	table->index = index_open(table->heap->rd_pkindex, mode);
 	table->equal = equal;
 	table->mode = mode;
 	table->slot = table_slot_create(table->heap, NULL);
