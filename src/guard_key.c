@@ -54,8 +54,8 @@ static bool
 is_changed(const FenceKeyedRow *row)
 {
 	AttrNumber	attnum = row->policy->key.attnum;
-	Form_pg_attribute column =
-		TupleDescAttr(RelationGetDescr(row->trigdata->tg_relation), attnum - 1);
+	TupleDesc	desc = RelationGetDescr(row->trigdata->tg_relation);
+	Form_pg_attribute column = TupleDescAttr(desc, attnum - 1);
 	bool		old_null;
 	bool		new_null;
 	Datum		old = slot_getattr(row->trigdata->tg_trigslot, attnum,
@@ -65,7 +65,7 @@ is_changed(const FenceKeyedRow *row)
 
 	if (old_null || new_null)
 		return old_null != new_null;
-	return !datumIsEqual(old, new, column->attbyval, column->attlen);
+	return !datum_image_eq(old, new, column->attbyval, column->attlen);
 }
 
 /* Is a key set, be it the one that is there? */
@@ -89,10 +89,10 @@ is_nested(void)
 /*
  * May the row be left alone if its key is a duplicate?
  *
- * Not in what a foreign key or a trigger does for a statement: that must not be
- * done by half.  Not by a guard that only observes.  Nor a row whose key may
- * not be set at all: in a MERGE with several actions, the set of updated columns
- * is that of all of them together.
+ * Not in what a foreign key or a trigger does for a statement: that must not
+ * be done by half.  Not by a guard that only observes.  Nor a row whose key may
+ * not be set at all: in a MERGE with several actions, the set of updated
+ * columns is that of all of them together.
  */
 static bool
 may_skip(const FenceKeyedRow *row)
@@ -109,14 +109,14 @@ may_skip(const FenceKeyedRow *row)
 static const FenceVerdict *
 row_key(const FenceKeyedRow *row, TupleTableSlot *slot, FenceKey *key)
 {
-	const FencePolicy *policy = row->policy;
 	const FenceVerdict *verdict;
 	StringInfoData text;
 
 	initStringInfo(&text);
-	verdict = fence_policy_key(policy, row->trigdata->tg_relation, slot, &text);
+	verdict = fence_policy_key(row->policy, row->trigdata->tg_relation, slot,
+							   &text);
 	if (verdict == NULL)
-		*key = fence_key(policy->key_scope, text.data);
+		*key = fence_key(row->policy->key_scope, text.data);
 	return verdict;
 }
 

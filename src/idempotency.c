@@ -207,7 +207,8 @@ compare_claims(const void *a, const void *b)
 {
 	const ManyClaim *left = *(ManyClaim *const *) a;
 	const ManyClaim *right = *(ManyClaim *const *) b;
-	int			order = memcmp(left->key.id.data, right->key.id.data, UUID_LEN);
+	int			order = memcmp(left->key.id.data, right->key.id.data,
+							   UUID_LEN);
 
 	return order != 0 ? order : left < right ? -1 : 1;
 }
