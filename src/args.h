@@ -16,7 +16,7 @@
 #include "resource.h"
 
 extern void fence_prevent_read_only(const char *function);
-extern void fence_null_error(const char *what) pg_attribute_noreturn();
+extern void fence_null_error(const char *what);
 extern void fence_arg_not_null(FunctionCallInfo fcinfo, int n,
 							   const char *what);
 extern char *fence_datum_text(Datum datum, const char *what, int least,

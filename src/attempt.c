@@ -19,20 +19,18 @@
 static bool
 tolerates(int tolerated, int sqlstate)
 {
-	if (sqlstate == tolerated)
-		return true;
-	return ERRCODE_IS_CATEGORY(tolerated) &&
-		ERRCODE_TO_CATEGORY(sqlstate) == tolerated;
+	if (tolerated == FENCE_ANY_ERROR)
+		return sqlstate != ERRCODE_QUERY_CANCELED;
+	return sqlstate == tolerated;
 }
 
 /*
  * Runs the action in a subtransaction of its own and returns what it returns.
  * If that is false, the subtransaction is rolled back, locks and all.
  *
- * An error of the tolerated SQLSTATE, or of the tolerated class, counts as
- * false, and is left in *error; any other is raised again, after the
- * subtransaction has gone: whoever catches it further up expects to find his
- * own one.
+ * An error of the tolerated SQLSTATE counts as false, and is left in *error;
+ * any other is raised again, after the subtransaction has gone: whoever
+ * catches it further up expects to find his own one.
  */
 bool
 fence_attempt(FenceAction action, void *arg, int tolerated, ErrorData **error)

@@ -359,7 +359,7 @@ judge_store(const FenceToken *token, const FenceRow *row,
 			const Answer **answer)
 {
 	const FenceVerdict *verdict;
-	FenceRedis *redis;
+	FenceRedis *redis = NULL;
 	PresentedResource *entry;
 	Answer	   *item;
 	const char *holder;

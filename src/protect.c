@@ -370,7 +370,7 @@ optional_name(FunctionCallInfo fcinfo, int n)
 static void
 check_store(const char *lease)
 {
-	FenceRedis *redis;
+	FenceRedis *redis = NULL;
 	const FenceVerdict *problem;
 
 	if (!fence_lease_in_store(lease))

@@ -423,7 +423,7 @@ fence_redis_take(FenceRedis *redis, const char *server, const FenceName *name,
 static FenceRedis *
 server_of_row(const char *server)
 {
-	FenceRedis *redis;
+	FenceRedis *redis = NULL;
 	const FenceVerdict *verdict = fence_redis_find(server, &redis);
 
 	if (verdict != NULL)
@@ -458,7 +458,7 @@ void
 fence_redis_give_back(const char *server, const FenceName *name,
 					  const char *value)
 {
-	FenceRedis *redis;
+	FenceRedis *redis = NULL;
 	const FenceVerdict *verdict = fence_redis_find(server, &redis);
 	Question	question;
 	FenceReply	reply;

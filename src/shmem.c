@@ -199,8 +199,7 @@ fence_shared_attach(void)
 	if (shared != NULL || tried || !can_attach())
 		return shared != NULL;
 	tried = true;
-	if (!fence_attempt(attach_segment, NULL, ERRCODE_INSUFFICIENT_RESOURCES,
-					   &error))
+	if (!fence_attempt(attach_segment, NULL, FENCE_ANY_ERROR, &error))
 	{
 		shared = NULL;
 		ereport(LOG,
@@ -252,12 +251,12 @@ fence_shmem_init(void)
 	DefineCustomIntVariable("pg_fence.max_resources",
 							"Number of resources that statistics are kept for.",
 							"Those least used give way to others. 0 keeps no statistics. Takes effect when the server starts.",
-							&max_resources, 1000, 0, 1000000, context, 0,
+							&max_resources, 1000, 0, 100000, context, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_fence.max_rejections",
 							"Number of refused writes that fence.rejections shows.",
 							"Takes effect when the server starts.",
-							&max_rejections, 1000, 1, 1000000, context, 0,
+							&max_rejections, 1000, 1, 100000, context, 0,
 							NULL, NULL, NULL);
 	if (!process_shared_preload_libraries_in_progress)
 		return;

@@ -3,10 +3,11 @@
 use strict;
 use warnings;
 
+use File::Spec;
 use FindBin;
 use lib $FindBin::RealBin;
 use FenceTest;
-use PostgreSQL::Test::Cluster;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use RedisTest;
 use Test::More;
@@ -32,13 +33,9 @@ if ($version =~ /^0\./)
 	exit;
 }
 
-my $port = get_free_port();
-my @conf = (
-	'--tls-port', $port, '--tls-cert-file', $certificates->{cert}, '--tls-key-file', $certificates->{key},
-	'--tls-ca-cert-file', $certificates->{ca}, '--tls-auth-clients', 'no');
-my $redis = redis('tls', conf => \@conf);
+my $redis = redis('tls', tls => $certificates);
 my $plain = redis('plain', port => 1);
-my %address = (host => '127.0.0.1', port => $port, tls => 'true', ca_file => $certificates->{ca});
+my %address = $redis->address;
 my $check = q{SELECT fence.check('lock', 1, 'a', 's')};
 
 # ---------------------------------------------------------------- options
@@ -49,7 +46,7 @@ my %bad = (
 	"socket '/s', tls 'true', ca_file '$certificates->{ca}'" => '22023',
 	"host 'h', tls 'true', ca_file '/nowhere/ca.pem'" => '58P01');
 refuses($session, "CREATE SERVER s FOREIGN DATA WRAPPER fence_redis OPTIONS ($_)", $bad{$_}, "no server: $_") foreach sort keys %bad;
-my $secret = write_file('secret.pem', '');
+my $secret = File::Spec->rel2abs(write_file('secret.pem', ''));
 chmod 0, $secret;
 refuses($session, "CREATE SERVER s FOREIGN DATA WRAPPER fence_redis OPTIONS (host 'h', tls 'true', ca_file '$secret')", '42501', 'no server: a file that cannot be read');
 my $fifo = "$secret.fifo";
@@ -68,7 +65,9 @@ $session->ask('DROP SERVER IF EXISTS s');
 redis_server($session, 's', \%address, timeout_ms => 2000, breaker_ms => 0);
 $redis->does('SET', 'lock', 'a', 'PX', 600000);
 gives($session, $check, 't', 'TLS') foreach 1, 2;
-is($redis->info('total_connections_received') > 0, 1, '... connected');
+my $connections = $redis->info('total_connections_received');
+gives($session, $check, 't', '... again') foreach 1 .. 5;
+is($redis->info('total_connections_received'), $connections, '... on the same connection');
 alter_server($session, 's', host => 'localhost');
 gives($session, $check, 't', '... by name');
 $redis->does('SET', 'lock', 'b', 'PX', 600000);
@@ -96,14 +95,13 @@ alter_server($session, 's', ca_file => $certificates->{other_ca});
 refuses($session, $check, 'PF007', 'a certificate of another authority') foreach 1, 2;
 alter_server($session, 's', ca_file => $certificates->{ca});
 gives($session, $check, 't', '... the right one');
-alter_server($session, 's', ca_file => write_file('empty.pem', ''));
+alter_server($session, 's', ca_file => File::Spec->rel2abs(write_file('empty.pem', '')));
 refuses($session, $check, 'PF007', 'no certificate in the file');
-my $copy = write_file('copy.pem', slurp_file($certificates->{ca}));
+my $copy = File::Spec->rel2abs(write_file('copy.pem', slurp_file($certificates->{ca})));
 alter_server($session, 's', ca_file => $copy);
 gives($session, $check, 't', 'a copy of the file');
 unlink $copy;
 gives($session, $check, 't', '... which may go, while there is a connection');
-alter_server($session, 's', timeout_ms => 2001) if 0;
 my $another = session($node);
 refuses($another, $check, 'PF007', '... but not for the next one');
 $another->quit;
@@ -136,7 +134,7 @@ $fake->behave(reply => "HTTP/1.1 400 Bad Request\r\n\r\n");
 $fake->behave(greet => "HTTP/1.1 400 Bad Request\r\n\r\n");
 like(sqlstate($session, q{SELECT fence.check('lock', 1, 'a', 'mute')}), qr/^PF00[67]$/, 'a handshake with something else');
 $fake->behave(refuse => 1);
-is(sqlstate($session, q{SELECT fence.check('lock', 1, 'a', 'mute')}), 'PF006', 'a handshake that is hung up on');
+like(sqlstate($session, q{SELECT fence.check('lock', 1, 'a', 'mute')}), qr/^PF00[67]$/, 'a handshake that is hung up on');
 
 alter_server($session, 's', timeout_ms => 30000);
 $session->does($check);

@@ -210,6 +210,30 @@ foreach my $way (@ways)
 	$node->append_conf('postgresql.conf', 'pg_fence.max_rejections = 1000');
 }
 
+# No memory to be had, from 17 on: a server that may not make any
+if ($node->pg_version >= 17)
+{
+	restart_with("shared_preload_libraries = ''\ndynamic_shared_memory_type = mmap");
+	my $segments = $node->data_dir . '/pg_dynshmem';
+	my $offset = -s $node->logfile;
+
+	chmod 0500, $segments;
+	my $writer = session($node);
+	is(sqlstate($writer, q{BEGIN; SELECT fence.check('st:a', 1); UPDATE stock SET qty = 9 WHERE w = 'a'; COMMIT}), '', 'no memory: a writer writes');
+	refuses($writer, q{UPDATE stock SET qty = 2 WHERE w = 'b'}, 'PF002', '... or is refused');
+	is(acquire($writer, 'no memory', 'a'), 1, '... acquires');
+	gives($writer, q{SELECT count(*) FROM fence.audit() WHERE problem LIKE '%far below%'}, 0, '... audits');
+	refuses($writer, 'TABLE fence.rejections', '42501', '... but statistics say what is wrong');
+	is(sqlstate($writer, q{BEGIN; SELECT fence.check('st:a', 1); COMMIT}), '', '... and it goes on');
+	my @told = server_log($node, $offset) =~ /LOG:  statistics of pg_fence are not available in this session/g;
+	is(scalar @told, 1, '... with one line in the log');
+	$writer->quit;
+	chmod 0700, $segments;
+	refuses($node, q{UPDATE stock SET qty = 2 WHERE w = 'b'}, 'PF002', '... and so does the next session');
+	restart_with('dynamic_shared_memory_type = posix');
+	gives($node, 'SELECT count(*) FROM fence.rejections', 0, 'there again after a restart');
+}
+
 # A setting that would be fixed at start ends no session when it comes late
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;

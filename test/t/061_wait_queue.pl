@@ -12,7 +12,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $rounds = $FenceTest::long ? 500 : 60;
-my $node = fence_node('wait_queue', conf => sprintf(q{shared_preload_libraries = '%s'}, fence_library()));
+my $node = fence_node('wait_queue', conf => fence_shared());
 
 sub waiters
 {

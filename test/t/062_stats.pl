@@ -12,8 +12,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $total = $FenceTest::long ? 100_000 : 10_000;
-my $preload = sprintf(q{shared_preload_libraries = '%s'}, fence_library());
-my $node = fence_node('stats', conf => "$preload\nrestart_after_crash = on");
+my $node = fence_node('stats', conf => fence_shared() . 'restart_after_crash = on');
 my $watcher = session($node);
 
 sub stat_of

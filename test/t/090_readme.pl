@@ -18,8 +18,7 @@ my $blocks = 0;
 
 $node->init;
 $node->append_conf('postgresql.conf', fence_conf($node));
-# for the statistics, on servers before 17
-$node->append_conf('postgresql.conf', sprintf(q{shared_preload_libraries = '%s'}, fence_library()));
+$node->append_conf('postgresql.conf', fence_shared());
 $node->start;
 
 while ($readme =~ m{^( *)```sql\n(.*?)^ *```$}msg)

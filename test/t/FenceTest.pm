@@ -46,7 +46,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(
-  fence_node fence_conf fence_library copy_extension finish session
+  fence_node fence_conf fence_library fence_shared copy_extension finish session
   gives refuses under sql sqlstate acquire wait_for waits_for_lock
   fence_catalog same_catalog write_file start_pgbench finish_pgbench pgbench server_log
 );
@@ -100,6 +100,22 @@ sub fence_library
 {
 	chomp(my $lib = `pg_config --pkglibdir`);
 	return ($ENV{FENCE_EXTENSION_DESTDIR} // '') . "$lib/pg_fence";
+}
+
+=pod
+
+=item fence_shared()
+
+The setting that gives the extension its shared memory, as text.  From PostgreSQL 17 on it
+needs none.
+
+=cut
+
+sub fence_shared
+{
+	chomp(my $version = `pg_config --version`);
+	return '' if $version =~ /(\d+)/ && $1 >= 17;
+	return sprintf "shared_preload_libraries = '%s'\n", fence_library();
 }
 
 =pod

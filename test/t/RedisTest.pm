@@ -39,6 +39,7 @@ use warnings;
 
 use Exporter 'import';
 use File::Basename;
+use File::Spec;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use POSIX ();
@@ -228,8 +229,8 @@ END
 =item redis($name, %params)
 
 A started redis-server, reached through a unix socket.  Params: port, true for one that
-listens on a TCP port (and the socket; address() then gives the port); conf, an array of more
-options for its command line.
+listens on a TCP port (and the socket; address() then gives the port); tls, certificates for
+one that speaks TLS on a port; conf, an array of more options for its command line.
 
 =item certificates()
 
@@ -255,7 +256,7 @@ sub _openssl
 
 sub certificates
 {
-	my $dir = PostgreSQL::Test::Utils::tempdir;
+	my $dir = File::Spec->rel2abs(PostgreSQL::Test::Utils::tempdir);
 	my @new = qw(req -x509 -newkey rsa:2048 -nodes -days 2);
 
 	foreach my $ca (qw(ca other_ca))
@@ -526,7 +527,8 @@ Real and scripted ones.
 
 =item $redis->address
 
-Options for CREATE SERVER: (socket => path) or (host => ..., port => ...).
+Options for CREATE SERVER: (socket => path) or (host => ..., port => ...), with tls and
+ca_file for a server that speaks TLS.
 
 =item $redis->ask(@command), $redis->does(@command), $redis->client
 
@@ -576,10 +578,23 @@ sub new
 
 	my $self = bless {
 		name => $name, dir => $dir, socket => "$dir/redis.sock",
-		conf => $params{conf} // [],
+		conf => [ @{ $params{conf} // [] } ],
 		log => "${PostgreSQL::Test::Utils::log_path}/${test}_redis_$name.log" }, $class;
 	$self->{port} = PostgreSQL::Test::Cluster::get_free_port() if $params{port};
+	$self->_prepare_tls($params{tls}) if $params{tls};
 	return $self;
+}
+
+sub _prepare_tls
+{
+	my ($self, $tls) = @_;
+	my $port = PostgreSQL::Test::Cluster::get_free_port();
+
+	push @{ $self->{conf} },
+	  '--tls-port', $port, '--tls-cert-file', $tls->{cert}, '--tls-key-file', $tls->{key},
+	  '--tls-ca-cert-file', $tls->{ca}, '--tls-auth-clients', 'no';
+	$self->{address} = { host => '127.0.0.1', port => $port, tls => 'true', ca_file => $tls->{ca} };
+	return;
 }
 
 sub start
@@ -653,6 +668,7 @@ sub address
 {
 	my ($self) = @_;
 
+	return %{ $self->{address} } if $self->{address};
 	return $self->{port} ? (host => '127.0.0.1', port => $self->{port}) : (socket => $self->{socket});
 }
 
