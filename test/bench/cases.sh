@@ -45,8 +45,15 @@ define_operations() {
 
 	operation key_hand '' '`INSERT ... ON CONFLICT DO NOTHING`, `UPDATE` by hand' \
 		"INSERT INTO hand_key (key) VALUES ('key:' || {i}) ON CONFLICT DO NOTHING; UPDATE hand_key SET response = '{\"ok\": true}' WHERE key = 'key:' || {i}"
+	operation claim key_hand '**`claim`, `complete`**, fresh' \
+		"SELECT fresh FROM fence.claim('key:' || {i}); SELECT fence.complete('key:' || {i}, '{\"ok\": true}')"
+	operation admit key_hand '**`admit`, `complete`**, fresh' \
+		"SELECT fresh FROM fence.admit('stock:' || {n}, 33, 'key:' || {i}); SELECT fence.complete('key:' || {i}, '{\"ok\": true}', 'stock:' || {n})"
 	operation replay_hand '' 'primary-key `SELECT` by hand' \
 		"SELECT response FROM hand_key WHERE key = 'done:' || {n}"
+	operation replay replay_hand '**`claim`**, replay' "SELECT response FROM fence.claim('done:' || {n})"
+	operation admit_replay replay_hand '**`admit`**, replay' \
+		"SELECT response FROM fence.admit('stock:' || {n}, 33, 'done')"
 }
 
 # bulk NAME BASE LABEL TRANSACTION: a thousand rows in each.
@@ -116,6 +123,13 @@ define_pairs() {
 		"SELECT token FROM fence.acquire('lease:' || :own, 'me') \\gset
 		SELECT extended FROM fence.extend('lease:' || :own, :token);
 		SELECT fence.release('lease:' || :own, :token);"
+
+	pair t_key_hand '' '`INSERT ... ON CONFLICT DO NOTHING`, `UPDATE` by hand' \
+		"BEGIN; INSERT INTO hand_key (key) VALUES ('key:' || :any) ON CONFLICT DO NOTHING; UPDATE hand_key SET response = '{\"ok\": true}' WHERE key = 'key:' || :any; COMMIT;"
+	pair t_claim t_key_hand '**`claim`, `complete`**, fresh' \
+		"BEGIN; SELECT fresh FROM fence.claim('key:' || :any); SELECT fence.complete('key:' || :any, '{\"ok\": true}'); COMMIT;"
+	pair t_replay_hand '' 'primary-key `SELECT` by hand' "SELECT response FROM hand_key WHERE key = 'done:' || :n;"
+	pair t_replay t_replay_hand '**`claim`**, replay' "SELECT response FROM fence.claim('done:' || :n);"
 }
 
 # whole NAME BASE LABEL STATEMENTS AFTER: one transaction over all rows of a table, timed

@@ -70,5 +70,10 @@ CREATE TABLE hand_lease (name text PRIMARY KEY, holder text NOT NULL, token bigi
 CREATE TABLE hand_key (key text PRIMARY KEY, response jsonb, claimed_at timestamptz NOT NULL DEFAULT now());
 INSERT INTO hand_key SELECT 'done:' || n, '{"ok": true}' FROM generate_series(1, 1000) n;
 
+-- Operations that are done already.
+SELECT fence.claim('done:' || n), fence.complete('done:' || n, '{"ok": true}') FROM generate_series(1, 1000) n \g /dev/null
+SELECT fence.claim('done', 'stock:' || n), fence.complete('done', '{"ok": true}', 'stock:' || n)
+FROM generate_series(1, 100) n \g /dev/null
+
 VACUUM (FREEZE, ANALYZE);
 CHECKPOINT;

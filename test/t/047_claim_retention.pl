@@ -1,0 +1,52 @@
+# Keys that expire make room for those that come: the table does not grow, over more than ten
+# times of retention, and nobody calls prune().
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use FenceTest;
+use List::Util qw(max);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = fence_node('retention', conf => "autovacuum = off\n");
+my $watch = session($node);
+
+# A key is known for this long, and its row for a quarter more.
+my $retain = $FenceTest::long ? 5 : 0.8;
+my $period = 1.25 * $retain;
+my $periods = 14;
+
+my $pgbench = start_pgbench($node, [ '-c', 2, '-j', 1, '-M', 'prepared', '-T', int($periods * $period) ], <<"END");
+\\set key random(1, 1000000000000000)
+SELECT fence.claim(:key::text, retain => '$retain seconds'), fence.complete(:key::text, '{"done": true}');
+END
+
+# What VACUUM leaves, as often as it can
+my @sizes;
+my $start = time();
+while ((my $passed = (time() - $start) / $period) < $periods - 1)
+{
+	$watch->does('VACUUM fence.idempotency_key');
+	push @{ $sizes[$passed] }, $watch->does(q{SELECT pg_relation_size('fence.idempotency_key')});
+}
+my ($count, $failed) = finish_pgbench($pgbench);
+is($failed, '', 'no claim failed');
+
+my @largest = map { max(@{ $_ // [0] }) } @sizes;
+note "$count claims; largest size in each period: @largest";
+my $early = max(@largest[2 .. 4]);
+my $late = max(@largest[-3 .. -1]);
+cmp_ok($early, '>', 0, 'there are keys');
+cmp_ok($late, '<', 1.5 * $early, 'the table is as large after ten periods as after three');
+
+my ($rows, $expired) = split /\|/, $watch->does(q{
+	SELECT count(*), count(*) FILTER (WHERE expires_at < clock_timestamp() - interval '2 seconds')
+	FROM fence.idempotency_key});
+cmp_ok($rows, '<', 4 * $count / $periods, 'most keys are gone');
+note "$rows rows, $expired of them long expired";
+
+$watch->quit;
+finish($node);
