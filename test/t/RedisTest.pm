@@ -257,14 +257,14 @@ sub _openssl
 sub certificates
 {
 	my $dir = File::Spec->rel2abs(PostgreSQL::Test::Utils::tempdir);
-	my @new = qw(req -x509 -newkey rsa:2048 -nodes -days 2);
+	my @key = qw(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes);
 
 	foreach my $ca (qw(ca other_ca))
 	{
-		_openssl(@new, '-subj', "/CN=$ca", '-keyout', "$dir/$ca.key", '-out', "$dir/$ca.pem");
+		_openssl(qw(req -x509 -days 2), @key, '-subj', "/CN=$ca", '-keyout', "$dir/$ca.key", '-out', "$dir/$ca.pem");
 	}
 	append_to_file("$dir/names", "subjectAltName = DNS:localhost, IP:127.0.0.1\n");
-	_openssl(qw(req -newkey rsa:2048 -nodes -subj /CN=localhost),
+	_openssl('req', @key, qw(-subj /CN=localhost),
 		'-keyout', "$dir/server.key", '-out', "$dir/server.csr");
 	_openssl(qw(x509 -req -days 2 -CAcreateserial), '-in', "$dir/server.csr", '-CA', "$dir/ca.pem",
 		'-CAkey', "$dir/ca.key", '-extfile', "$dir/names", '-out', "$dir/server.pem");
