@@ -122,6 +122,11 @@ FROM fence.idempotency_key WHERE scope = 'I6' AND length(key) > 20 ORDER BY key 
 SELECT count(*) FILTER (WHERE fence.once(k, 'I6-other')) FROM unnest(ARRAY['0192e4a0-1b2c-4d3e-8f40-112233445566', '0192e4a0-1b2c-7d3e-7f40-112233445566',
 	'0192e4a0+1b2c-7d3e-8f40-112233445566', '0192e4a0-1b2c-7d3e-8f40-11223344556g', '0192e4ag-1b2c-7d3e-8f40-112233445566']) k;
 SELECT count(*), count(*) FILTER (WHERE left(id::text, 8) = left(key, 8)) AS time_kept FROM fence.idempotency_key WHERE scope = 'I6-other';
+-- the rest is SHA-256: what is dumped with its id is found under it later
+SELECT count(*) > 20 AS many, bool_and(right(replace(id::text, '-', ''), 20) = encode(substr(sha, 7, 10), 'hex')) AS rest,
+	count(*) FILTER (WHERE left(replace(id::text, '-', ''), 12) <> encode(substr(sha, 1, 6), 'hex')) AS time_kept
+FROM fence.idempotency_key, LATERAL sha256(int4send(octet_length(scope)) || convert_to(scope, 'SQL_ASCII') || convert_to(key, 'SQL_ASCII')) sha
+WHERE scope LIKE 'I6%' OR key LIKE 'I%';
 -- in order of time, whatever the scope
 SELECT count(*) FILTER (WHERE fence.once(format('0192e4a0-%s-7d3e-8f40-%s', lpad(to_hex(i), 4, '0'), right(md5(i::text), 12)), 'order-' || i % 3)) FROM generate_series(1, 9) i;
 SELECT string_agg(substr(key, 13, 1), '' ORDER BY id) FROM fence.idempotency_key WHERE scope LIKE 'order-%';

@@ -63,13 +63,15 @@ CREATE TEMPORARY VIEW member AS
 		pg_identify_object(d.classid, d.objid, 0) o
 	WHERE d.refclassid = 'pg_extension'::regclass
 		AND d.deptype = 'e' AND e.extname = 'pg_fence'
-		AND d.classid <> 'pg_type'::regclass;
+		AND (d.classid <> 'pg_type'::regclass OR EXISTS (
+			SELECT FROM pg_type t JOIN pg_class c ON c.oid = t.typrelid
+			WHERE t.oid = d.objid AND c.relkind = 'c'));
 SELECT type, identity FROM member ORDER BY type COLLATE "C", identity COLLATE "C";
 
 -- everything else in the schema belongs to one of these
 SELECT c.relname, c.relkind
 FROM pg_class c
-WHERE c.relnamespace = 'fence'::regnamespace AND c.relkind NOT IN ('i', 't')
+WHERE c.relnamespace = 'fence'::regnamespace AND c.relkind NOT IN ('c', 'i', 't')
 	AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_class'::regclass AND m.objid = c.oid);
 
 -- without a comment: nothing
@@ -105,6 +107,9 @@ FROM (
 	UNION ALL
 	SELECT p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
 	FROM pg_proc p JOIN member m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+	UNION ALL
+	SELECT t.oid::regtype::text, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
+	FROM pg_type t JOIN member m ON m.classid = 'pg_type'::regclass AND m.objid = t.oid
 	UNION ALL
 	SELECT c.oid::regclass::text, c.relowner, coalesce(c.relacl, acldefault('r', c.relowner))
 	FROM pg_class c JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid

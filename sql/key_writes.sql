@@ -145,6 +145,8 @@ BEGIN
 		NEW.op := 'replaced';
 	ELSIF NEW.qty = -3 THEN
 		NEW.op := NULL;
+	ELSE
+		NEW.id := NEW.id;
 	END IF;
 	RETURN NEW;
 END
@@ -154,6 +156,8 @@ SELECT run($$INSERT INTO a VALUES (50, -1, 't1')$$, $$INSERT INTO a VALUES (50, 
 	$$INSERT INTO a VALUES (52, 0, 't2')$$, $$INSERT INTO a VALUES (53, -3, 't3')$$);
 -- also where the statement does not set the column
 SELECT run($$UPDATE a SET qty = -2 WHERE id = 50$$, $$UPDATE a SET qty = -3 WHERE id = 50$$, $$UPDATE a SET qty = -1 WHERE id = 50$$, $$UPDATE a SET qty = 1 WHERE id = 50$$);
+-- nor is a key new that only comes along in a row which a trigger has rebuilt
+SELECT run($$UPDATE a SET qty = 2 WHERE id = 50$$, $$UPDATE a SET qty = 2, op = 't5' WHERE id = 50$$, $$UPDATE a SET qty = 3 WHERE id = 50$$);
 DROP TRIGGER early ON a;
 -- ... those that fire after it, what is written; that counts
 CREATE TRIGGER "~~late" BEFORE INSERT OR UPDATE ON a FOR EACH ROW EXECUTE FUNCTION other();

@@ -130,7 +130,8 @@ claim_existing(FenceUnique *claims, const FenceKey *key,
 	result->claimed_at = row.claimed_at;
 	result->has_response = (row.has_response && !result->fresh);
 	if (result->has_response)
-		result->response = PointerGetDatum(PG_DETOAST_DATUM_COPY(row.response));
+		result->response =
+			PointerGetDatum(PG_DETOAST_DATUM_COPY(row.response));
 }
 
 static bool

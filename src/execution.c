@@ -52,7 +52,7 @@ fence_execution(const FmgrInfo *flinfo)
 	oldcxt = MemoryContextSwitchTo(cxt);
 	execution = palloc0(sizeof(FenceExecution));
 	execution->cxt = cxt;
-	initStringInfo(&execution->key);
+	initStringInfo(&execution->inserted_key);
 	initStringInfo(&execution->moved_key);
 	MemoryContextSwitchTo(oldcxt);
 

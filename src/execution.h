@@ -13,7 +13,6 @@
 
 #include "fmgr.h"
 #include "lib/stringinfo.h"
-#include "utils/uuid.h"
 
 typedef struct FenceExecution
 {
@@ -23,15 +22,11 @@ typedef struct FenceExecution
 
 	bool		reported;		/* has something been reported about it? */
 
-	/* The key that was claimed or found to be claimed last, see guard_key.c. */
-	bool		has_key;
-	const char *scope;
-	StringInfoData key;
-	pg_uuid_t	id;
-
-	bool		inserting;		/* the last row is about to be inserted */
-	bool		moving;			/* ... has left its partition */
-	bool		moved_null;		/* the last row's key as it was updated */
+	/* by guard_key.c, about the last row */
+	bool		inserting;		/* it is about to be inserted */
+	StringInfoData inserted_key;
+	bool		moving;			/* it has left its partition */
+	bool		moved_null;		/* the key that it takes along */
 	StringInfoData moved_key;
 } FenceExecution;
 

@@ -54,8 +54,8 @@ static bool
 is_changed(const FenceKeyedRow *row)
 {
 	AttrNumber	attnum = row->policy->key.attnum;
-	Form_pg_attribute column =
-		TupleDescAttr(RelationGetDescr(row->trigdata->tg_relation), attnum - 1);
+	TupleDesc	desc = RelationGetDescr(row->trigdata->tg_relation);
+	Form_pg_attribute column = TupleDescAttr(desc, attnum - 1);
 	bool		old_null;
 	bool		new_null;
 	Datum		old = slot_getattr(row->trigdata->tg_trigslot, attnum,
@@ -65,7 +65,7 @@ is_changed(const FenceKeyedRow *row)
 
 	if (old_null || new_null)
 		return old_null != new_null;
-	return !datumIsEqual(old, new, column->attbyval, column->attlen);
+	return !datum_image_eq(old, new, column->attbyval, column->attlen);
 }
 
 /* Is a key set, be it the one that is there? */
@@ -89,10 +89,10 @@ is_nested(void)
 /*
  * May the row be left alone if its key is a duplicate?
  *
- * Not in what a foreign key or a trigger does for a statement: that must not be
- * done by half.  Not by a guard that only observes.  Nor a row whose key may
- * not be set at all: in a MERGE with several actions, the set of updated columns
- * is that of all of them together.
+ * Not in what a foreign key or a trigger does for a statement: that must not
+ * be done by half.  Not by a guard that only observes.  Nor a row whose key may
+ * not be set at all: in a MERGE with several actions, the set of updated
+ * columns is that of all of them together.
  */
 static bool
 may_skip(const FenceKeyedRow *row)
@@ -106,45 +106,17 @@ may_skip(const FenceKeyedRow *row)
 						  row->policy->key.attnum);
 }
 
-/*
- * The row's key.  Mostly it is that of the last row, which saves hashing it
- * once more.
- */
-static FenceKey
-make_key(FenceExecution *execution, const char *scope,
-		 const StringInfoData *text)
-{
-	FenceKey	key;
-
-	if (execution->has_key && strcmp(execution->scope, scope) == 0 &&
-		strcmp(execution->key.data, text->data) == 0)
-	{
-		key.scope = execution->scope;
-		key.key = execution->key.data;
-		key.id = execution->id;
-		return key;
-	}
-	key = fence_key(scope, text->data);
-	resetStringInfo(&execution->key);
-	appendBinaryStringInfo(&execution->key, text->data, text->len);
-	execution->scope = scope;
-	execution->id = key.id;
-	execution->has_key = true;
-	return key;
-}
-
 static const FenceVerdict *
 row_key(const FenceKeyedRow *row, TupleTableSlot *slot, FenceKey *key)
 {
-	const FencePolicy *policy = row->policy;
 	const FenceVerdict *verdict;
 	StringInfoData text;
 
 	initStringInfo(&text);
-	verdict = fence_policy_key(policy, row->trigdata->tg_relation, slot, &text);
+	verdict = fence_policy_key(row->policy, row->trigdata->tg_relation, slot,
+							   &text);
 	if (verdict == NULL)
-		*key = make_key(fence_execution(row->flinfo), policy->key_scope,
-						&text);
+		*key = fence_key(row->policy->key_scope, text.data);
 	return verdict;
 }
 
@@ -228,7 +200,12 @@ before_insert(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 	verdict = row_key(row, new_slot(row), &key);
 	if (verdict == NULL)
 		verdict = claim_key(row, &key, skip);
-	execution->inserting = (verdict == NULL && !*skip);
+	if (verdict == NULL && !*skip)
+	{
+		execution->inserting = true;
+		resetStringInfo(&execution->inserted_key);
+		appendStringInfoString(&execution->inserted_key, key.key);
+	}
 	return verdict;
 }
 
@@ -242,18 +219,11 @@ before_update(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 {
 	const FenceVerdict *verdict = NULL;
 	bool		upsert = execution->inserting;
-	FenceKey	inserted = {0};
 	FenceKey	key;
 
 	execution->inserting = execution->moving = false;
 	if (row->trigdata->tg_relation->rd_rel->relispartition)
 		remember_moving_key(row, execution);
-	if (upsert)
-	{
-		inserted.scope = execution->scope;
-		inserted.key = pstrdup(execution->key.data);
-		inserted.id = execution->id;
-	}
 	if (sets_key(row))
 	{
 		verdict = row_key(row, new_slot(row), &key);
@@ -261,7 +231,10 @@ before_update(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 			verdict = claim_key(row, &key, skip);
 	}
 	if (upsert && verdict == NULL && !*skip)
-		(void) fence_claim_written(&inserted);
+	{
+		key = fence_key(row->policy->key_scope, execution->inserted_key.data);
+		(void) fence_claim_written(&key);
+	}
 	return verdict;
 }
 

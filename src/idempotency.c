@@ -17,8 +17,10 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
+#include "utils/memutils.h"
 
 #include "args.h"
 #include "canonical.h"
@@ -205,9 +207,26 @@ compare_claims(const void *a, const void *b)
 {
 	const ManyClaim *left = *(ManyClaim *const *) a;
 	const ManyClaim *right = *(ManyClaim *const *) b;
-	int			order = memcmp(left->key.id.data, right->key.id.data, UUID_LEN);
+	int			order = memcmp(left->key.id.data, right->key.id.data,
+							   UUID_LEN);
 
 	return order != 0 ? order : left < right ? -1 : 1;
+}
+
+/* One of them, leaving nothing behind in memory but its result. */
+static void
+claim_one(FenceUnique *claims, ManyClaim *claim, FenceClaimRequest *request,
+		  MemoryContext scratch)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(scratch);
+	FenceClaimResult *result = &claim->result;
+
+	request->request = claim->request;
+	fence_claim_with(claims, &claim->key, request, result);
+	MemoryContextSwitchTo(oldcxt);
+	if (result->has_response)
+		result->response = datumCopy(result->response, false, -1);
+	MemoryContextReset(scratch);
 }
 
 /*
@@ -219,6 +238,9 @@ static void
 claim_sorted(ManyClaim *many, int count, FenceClaimRequest *request)
 {
 	ManyClaim **sorted = palloc(Max(count, 1) * sizeof(ManyClaim *));
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext,
+												  "pg_fence claim_many",
+												  ALLOCSET_DEFAULT_SIZES);
 	FenceUnique claims;
 	int			i;
 
@@ -230,14 +252,13 @@ claim_sorted(ManyClaim *many, int count, FenceClaimRequest *request)
 	for (i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		request->request = sorted[i]->request;
-		fence_claim_with(&claims, &sorted[i]->key, request,
-						 &sorted[i]->result);
+		claim_one(&claims, sorted[i], request, scratch);
 		if (i > 0 && memcmp(sorted[i]->key.id.data,
 							sorted[i - 1]->key.id.data, UUID_LEN) == 0)
 			sorted[i]->result.fresh = false;
 	}
 	fence_unique_close(&claims);
+	MemoryContextDelete(scratch);
 }
 
 static void

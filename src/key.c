@@ -113,21 +113,45 @@ hash_key(const FenceKey *key, unsigned char hash[PG_SHA256_DIGEST_LENGTH])
 	pg_cryptohash_free(sha256);
 }
 
+static pg_uuid_t
+key_id(const FenceKey *key)
+{
+	unsigned char hash[PG_SHA256_DIGEST_LENGTH];
+	pg_uuid_t	id;
+
+	hash_key(key, hash);
+	memcpy(id.data, hash, UUID_LEN);
+	if (!uuid7_time(key->key, id.data))
+		memcpy(id.data, hash, UUID_TIME_BYTES);
+	return id;
+}
+
 /*
  * Makes a FenceKey of valid texts, which stay the caller's.
+ *
+ * The last one is remembered: a claim is mostly followed by its completion,
+ * and many rows are written under one key.  To hash it once more would take
+ * as long as to find it in the index.
  */
 FenceKey
 fence_key(const char *scope, const char *key)
 {
-	unsigned char hash[PG_SHA256_DIGEST_LENGTH];
+	static char last_scope[FENCE_SCOPE_MAX + 1];
+	static char last_key[FENCE_KEY_MAX + 1];
+	static pg_uuid_t last_id;
+	static bool valid = false;
 	FenceKey	result;
 
 	result.scope = scope;
 	result.key = key;
-	hash_key(&result, hash);
-	memcpy(result.id.data, hash, UUID_LEN);
-	if (!uuid7_time(key, result.id.data))
-		memcpy(result.id.data, hash, UUID_TIME_BYTES);
+	if (!valid || strcmp(key, last_key) != 0 || strcmp(scope, last_scope) != 0)
+	{
+		last_id = key_id(&result);
+		strlcpy(last_scope, scope, sizeof(last_scope));
+		strlcpy(last_key, key, sizeof(last_key));
+		valid = true;
+	}
+	result.id = last_id;
 	return result;
 }
 

@@ -159,11 +159,11 @@ check_combination(const FencePolicy *policy)
 }
 
 /*
- * Makes an unbound policy in the current memory context, or raises 22023.
- * Everything but the resource may be NULL.
+ * Makes an unbound policy of FENCE_POLICY_ARGUMENTS texts in the current memory
+ * context, or raises 22023.  Everything but the resource may be NULL.
  */
 FencePolicy *
-fence_policy_make(const char *const texts[FENCE_POLICY_ARGUMENTS])
+fence_policy_make(const char *const *texts)
 {
 	FencePolicy *policy = palloc0(sizeof(FencePolicy));
 
@@ -609,7 +609,8 @@ null_key(const FencePolicy *policy, Relation relation)
 }
 
 static const FenceVerdict *
-bad_key(const FencePolicy *policy, Relation relation, const StringInfoData *key)
+bad_key(const FencePolicy *policy, Relation relation,
+		const StringInfoData *key)
 {
 	return fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
 						 key->len > FENCE_KEY_MAX ?

@@ -33,7 +33,7 @@ typedef struct FenceColumn
 	FmgrInfo	output;
 } FenceColumn;
 
-/* The parts of a policy as texts: arguments of fence.protect() and triggers. */
+/* The parts of a policy that are given as texts. */
 typedef enum FencePolicyArgument
 {
 	FENCE_POLICY_RESOURCE,
@@ -73,7 +73,7 @@ typedef struct FencePolicy
 } FencePolicy;
 
 extern void fence_policy_init(void);
-extern FencePolicy *fence_policy_make(const char *const texts[FENCE_POLICY_ARGUMENTS]);
+extern FencePolicy *fence_policy_make(const char *const *texts);
 extern FencePolicy *fence_policy_of_arguments(Relation relation,
 											  char *const *arguments,
 											  int count);

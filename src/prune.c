@@ -60,12 +60,13 @@ is_prunable(FenceUnique *claims, TupleTableSlot *slot, TimestampTz now,
 			Snapshot snapshot)
 {
 	bool		isnull;
+	Datum		xmin;
 
-	return fence_claim_row_expired(slot, now) &&
-		table_tuple_satisfies_snapshot(claims->heap, slot, snapshot) &&
-		!TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(slot,
-																				   MinTransactionIdAttributeNumber,
-																				   &isnull)));
+	if (!fence_claim_row_expired(slot, now) ||
+		!table_tuple_satisfies_snapshot(claims->heap, slot, snapshot))
+		return false;
+	xmin = slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull);
+	return !TransactionIdIsCurrentTransactionId(DatumGetTransactionId(xmin));
 }
 
 /*

@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include <hiredis/hiredis.h>
 #ifdef FENCE_HAVE_TLS
 #include <hiredis/hiredis_ssl.h>
 #endif

@@ -454,19 +454,6 @@ read_version(Relation heap, Buffer buffer, ItemPointerData place,
 	return true;
 }
 
-/* The index on the names. */
-static Relation
-open_name_index(Relation heap)
-{
-	if (!heap->rd_indexvalid)
-		list_free(RelationGetIndexList(heap));
-	if (!OidIsValid(heap->rd_pkindex))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("table \"fence.resource\" has no primary key")));
-	return index_open(heap->rd_pkindex, AccessShareLock);
-}
-
 /*
  * Finds the row by the index, and notes its place.  Entries of rows that are
  * dead to everybody are marked, as in any index scan.
@@ -475,7 +462,7 @@ static void
 search_row(Relation heap, const FenceName *name, Snapshot snapshot,
 		   FenceRow *row, RowPlace *place)
 {
-	Relation	index = open_name_index(heap);
+	Relation	index = fence_index_open(heap, AccessShareLock);
 	IndexScanDesc scan;
 	ScanKeyData key;
 	ItemPointer tid;

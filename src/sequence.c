@@ -83,17 +83,16 @@ static bool
 advance(FenceUnique *producers, const SequenceClaim *claim)
 {
 	ItemPointerData tid = producers->slot->tts_tid;
+	HeapTuple	tuple = ExecCopySlotHeapTuple(producers->slot);
 	int			columns[2] = {Anum_last, Anum_claimed_at};
 	Datum		values[2];
 	bool		nulls[2] = {false};
 
 	values[0] = Int64GetDatum(claim->number);
 	values[1] = TimestampTzGetDatum(GetCurrentTimestamp());
-	return fence_unique_update(producers, &tid,
-							   heap_modify_tuple_by_cols(ExecCopySlotHeapTuple(producers->slot),
-														 RelationGetDescr(producers->heap),
-														 2, columns, values,
-														 nulls));
+	tuple = heap_modify_tuple_by_cols(tuple, RelationGetDescr(producers->heap),
+									  2, columns, values, nulls);
+	return fence_unique_update(producers, &tid, tuple);
 }
 
 static int64

@@ -17,7 +17,7 @@
 /* One execution of one statement; valid in its transaction. */
 typedef struct FenceStatement
 {
-	CommandId	cid;			/* what its snapshot sees of this transaction */
+	CommandId	cid;			/* of its snapshot */
 	Portal		portal;
 	MemoryContext execution;	/* of the executor; only an address */
 	const void *expression;		/* the call in the plan, NULL in a trigger */

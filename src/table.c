@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "utils/lsyscache.h"
@@ -52,4 +53,20 @@ fence_table_open(Oid relid, int natts, LOCKMODE mode)
 						   RelationGetNumberOfAttributes(heap), natts),
 				 errhint("Run ALTER EXTENSION pg_fence UPDATE, or install the library that fits.")));
 	return heap;
+}
+
+/*
+ * Opens the primary key of a table.
+ */
+Relation
+fence_index_open(Relation heap, LOCKMODE mode)
+{
+	if (!heap->rd_indexvalid)
+		list_free(RelationGetIndexList(heap));
+	if (!OidIsValid(heap->rd_pkindex))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("table \"fence.%s\" has no primary key",
+						RelationGetRelationName(heap))));
+	return index_open(heap->rd_pkindex, mode);
 }

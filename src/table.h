@@ -16,5 +16,6 @@
 
 extern Oid	fence_relid(const char *relname);
 extern Relation fence_table_open(Oid relid, int natts, LOCKMODE mode);
+extern Relation fence_index_open(Relation heap, LOCKMODE mode);
 
 #endif							/* FENCE_TABLE_H */

@@ -38,17 +38,14 @@
 #include "unique.h"
 
 /*
- * Opens the table and its primary key.
+ * Opens the table and its primary key, the only index.
  */
 void
 fence_unique_open(FenceUnique *table, const char *relname, int natts,
 				  RegProcedure equal, LOCKMODE mode)
 {
-	char		index[NAMEDATALEN];
-
-	snprintf(index, sizeof(index), "%s_pkey", relname);
 	table->heap = fence_table_open(fence_relid(relname), natts, mode);
-	table->index = index_open(fence_relid(index), mode);
+	table->index = fence_index_open(table->heap, mode);
 	table->equal = equal;
 	table->mode = mode;
 	table->slot = table_slot_create(table->heap, NULL);

@@ -239,7 +239,7 @@ credentials("username 'off', password '$password'");
 is(said($session, $check), 'PF007', 'a user that is off');
 credentials("username 'noget', password '$password'");
 is(said($session, $check), 'PF007', 'NOPERM: a user that may not read');
-like($seen[-1], qr/NOPERM|can't run/, '... says so');
+like($seen[-1], qr/NOPERM|can't run|no permissions/, '... says so');
 credentials("username 'noscript', password '$password'");
 is(said($session, $check), 'PF007', 'NOPERM: a user that may not run scripts');
 credentials("username 'nokey', password '$password'");

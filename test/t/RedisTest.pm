@@ -487,7 +487,8 @@ sub receive_raw
 		my ($value, $length) = RedisTest::_parse(\$self->{buffer}, 0);
 		return ($value, substr($self->{buffer}, 0, $length, '')) if defined $length;
 		my $left = $end - time;
-		die 'no reply from Redis' if $left <= 0 || !$select->can_read($left);
+		die 'no reply from Redis' if $left <= 0;
+		next unless $select->can_read($left);    # a signal ends that, too
 		sysread($self->{socket}, $self->{buffer}, 65536, length $self->{buffer})
 		  or die 'Redis closed the connection';
 	}
