@@ -7,6 +7,9 @@
 # operation NAME BASE LABEL TRANSACTION...: single rows; BASE is what it is compared with.
 define_operations() {
 	local update='SET qty = qty + 1 WHERE id = {n}' check="SELECT fence.check('stock:' || {n}, 33)"
+	local long
+
+	printf -v long '%0497d' 0	# as in setup.sql
 
 	operation plain '' 'plain `UPDATE`' "UPDATE one_plain $update"
 	operation where plain '`WHERE token <= n` by hand' \
@@ -55,8 +58,8 @@ define_operations() {
 	operation admit_replay replay_hand '**`admit`**, replay' \
 		"SELECT response FROM fence.admit('stock:' || {n}, 33, 'done')"
 
-	operation check_long plain '**`fence.check` in `WHERE`**, names of 512 bytes' \
-		"UPDATE one_plain $update AND fence.check(rpad('stock:' || {n}, 512, 'x'), 33)"
+	operation check_long plain '**`fence.check` in `WHERE`**, names of 500 bytes' \
+		"UPDATE one_plain $update AND fence.check('$long' || {n}, 33)"
 	operation plain_columns '' 'plain `UPDATE`, 100 columns' "UPDATE columns_plain $update"
 	operation row_columns plain_columns '**row mark**, 100 columns' \
 		'UPDATE columns_row SET qty = qty + 1, token = 33 WHERE id = {n}'
