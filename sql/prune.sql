@@ -93,6 +93,7 @@ DO $$
 BEGIN
 	FOR i IN 1 .. 100 LOOP
 		PERFORM fence.once('more-' || i || '-' || j, 'prune') FROM generate_series(1, 100) j;
+		COMMIT;
 		EXIT WHEN NOT EXISTS (SELECT FROM kept WHERE key LIKE 'old-%');
 	END LOOP;
 END

@@ -146,7 +146,7 @@ claim_fresh(FenceUnique *claims, const FenceKey *key,
 	if (!fence_claim_row_insert(claims, key, &row))
 		return false;
 	note_claim(key, request);
-	fence_prune_a_little(claims, row.claimed_at);
+	fence_prune_later();
 
 	result->fresh = true;
 	result->claimed_at = row.claimed_at;

@@ -27,6 +27,7 @@
 #include "claim.h"
 #include "idempotency.h"
 #include "present.h"
+#include "prune.h"
 
 PG_FUNCTION_INFO_V1(fence_claim_sql);
 PG_FUNCTION_INFO_V1(fence_claim_many);
@@ -407,5 +408,7 @@ fence_idempotency_init(void)
 							"Counted as jsonb, before compression.",
 							&max_response, 8192, 0, RESPONSE_MAX, PGC_SUSET,
 							GUC_UNIT_BYTE, NULL, NULL, NULL);
+	/* Of these two, the later one is asked first before a commit. */
+	fence_prune_init();
 	fence_claimed_init();
 }

@@ -20,6 +20,7 @@
 #include "present.h"
 #include "resource.h"
 #include "shmem.h"
+#include "table.h"
 #include "wait_queue.h"
 
 PG_MODULE_MAGIC;
@@ -29,6 +30,7 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
+	fence_table_init();
 	fence_resource_init();
 
 	/* Of these two, the later one is asked first before a commit. */

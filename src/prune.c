@@ -10,6 +10,12 @@
  * one page, whatever the size of the table, and the rows that have expired
  * and are still there settle at a small part of it.
  *
+ * The look is taken right before the commit.  Whoever claims one of the keys
+ * that it removes waits for this transaction: so that is no wait for whatever
+ * else the transaction does, and cannot become a deadlock, because from then
+ * on the transaction itself waits for nobody.  For the same reason there is
+ * none before PREPARE.
+ *
  * There is no index on the time of expiry.  A btree would cost every claim as
  * much as the one that it needs.  The summaries of a BRIN index only ever get
  * wider: once VACUUM has given the room of old rows to new ones, each of
@@ -28,6 +34,7 @@
 #include "access/sysattr.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "commands/extension.h"
 #include "common/pg_prng.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -50,6 +57,9 @@ PG_FUNCTION_INFO_V1(fence_prune);
 
 /* The page to look at next (backend). */
 static BlockNumber next_block = 0;
+
+/* How many looks are to be taken before the commit (transaction). */
+static uint32 looks = 0;
 
 /*
  * May the row in the slot go?  What this transaction has claimed itself may
@@ -145,10 +155,57 @@ prune(FenceUnique *claims, TimestampTz now, int64 max_rows,
  * Called for every fresh claim.
  */
 void
-fence_prune_a_little(FenceUnique *claims, TimestampTz now)
+fence_prune_later(void)
 {
 	if (pg_prng_uint32(&pg_global_prng_state) % CLAIMS_PER_LOOK == 0)
-		(void) prune(claims, now, ROWS_PER_LOOK, PAGES_PER_LOOK, true);
+		looks++;
+}
+
+/*
+ * However many rows the transaction has added, it need not look at more pages
+ * than there are.  It may have dropped the extension since.
+ */
+static void
+take_looks(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	FenceUnique claims;
+
+	if (!OidIsValid(get_extension_oid("pg_fence", true)))
+		return;
+	fence_claims_open(&claims, RowExclusiveLock);
+	looks = Min(looks, RelationGetNumberOfBlocks(claims.heap));
+	for (; looks > 0; looks--)
+		(void) prune(&claims, now, ROWS_PER_LOOK, PAGES_PER_LOOK, true);
+	fence_unique_close(&claims);
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			if (looks > 0)
+				take_looks();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			looks = 0;
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * Once per backend.
+ */
+void
+fence_prune_init(void)
+{
+	RegisterXactCallback(xact_callback, NULL);
 }
 
 /*

@@ -11,9 +11,7 @@
 #ifndef FENCE_PRUNE_H
 #define FENCE_PRUNE_H
 
-#include "unique.h"
-#include "utils/timestamp.h"
-
-extern void fence_prune_a_little(FenceUnique *claims, TimestampTz now);
+extern void fence_prune_init(void);
+extern void fence_prune_later(void);
 
 #endif							/* FENCE_PRUNE_H */

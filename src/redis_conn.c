@@ -67,6 +67,7 @@ struct FenceRedis
 	redisContext *context;		/* NULL: closed */
 	WaitEventSet *events;
 	int			socket_event;	/* its position in there */
+	bool		answered;		/* it has, at least once */
 	bool		in_flight;		/* not fit for another command */
 
 	FenceBreaker breaker;
@@ -97,6 +98,7 @@ close_connection(FenceRedis *redis)
 		ReleaseExternalFD();
 	}
 	redis->context = NULL;
+	redis->answered = false;
 	redis->in_flight = false;
 }
 
@@ -145,8 +147,10 @@ wait_for(FenceRedis *redis, uint32 events, double deadline, FenceReply *reply)
  * is no reply of a Redis will not be one the next time.
  */
 static bool
-hiredis_failed(const redisContext *context, FenceReply *reply)
+hiredis_failed(const FenceRedis *redis, FenceReply *reply)
 {
+	const redisContext *context = redis->context;
+
 	switch (context->err)
 	{
 		case REDIS_ERR_PROTOCOL:
@@ -155,7 +159,11 @@ hiredis_failed(const redisContext *context, FenceReply *reply)
 			return failed(reply, FENCE_REPLY_MISCONFIGURED,
 						  "the reply is too long");
 		case REDIS_ERR_IO:
-			return failed(reply, FENCE_REPLY_LOST, strerror(errno));
+			if (errno == 0 && !redis->answered)
+				return failed(reply, FENCE_REPLY_MISCONFIGURED,
+							  "the TLS handshake failed; is its certificate signed by one in ca_file?");
+			return failed(reply, FENCE_REPLY_LOST, errno == 0 ?
+						  "the TLS connection broke" : strerror(errno));
 		default:
 			return failed(reply, FENCE_REPLY_LOST, context->errstr);
 	}
@@ -174,8 +182,9 @@ send_command(FenceRedis *redis, double deadline, FenceReply *reply)
 
 	for (;;)
 	{
+		errno = 0;
 		if (redisBufferWrite(redis->context, &done) != REDIS_OK)
-			return hiredis_failed(redis->context, reply);
+			return hiredis_failed(redis, reply);
 		if (done)
 			return true;
 		if (!wait_for(redis, events, deadline, reply))
@@ -193,7 +202,7 @@ receive_reply(FenceRedis *redis, double deadline, FenceExpect expect,
 	for (;;)
 	{
 		if (redisGetReplyFromReader(context, &received) != REDIS_OK)
-			return hiredis_failed(context, reply);
+			return hiredis_failed(redis, reply);
 		if (received != NULL)
 			break;
 		if (context->reader->len > REPLY_MAX)
@@ -201,8 +210,9 @@ receive_reply(FenceRedis *redis, double deadline, FenceExpect expect,
 						  "the reply is too long");
 		if (!wait_for(redis, WL_SOCKET_READABLE, deadline, reply))
 			return false;
+		errno = 0;
 		if (redisBufferRead(context) != REDIS_OK)
-			return hiredis_failed(context, reply);
+			return hiredis_failed(redis, reply);
 	}
 	fence_reply_decode(received, expect, reply);
 	freeReplyObject(received);
@@ -228,10 +238,11 @@ exchange(FenceRedis *redis, const FenceCommand *command, double deadline,
 	if (redisAppendCommandArgv(redis->context, command->count,
 							   (const char **) command->words,
 							   command->lengths) != REDIS_OK)
-		return hiredis_failed(redis->context, reply);
+		return hiredis_failed(redis, reply);
 	if (!send_command(redis, deadline, reply) ||
 		!receive_reply(redis, deadline, command->expect, reply))
 		return false;
+	redis->answered = true;
 	if (reply->status == FENCE_REPLY_GOOD ||
 		reply->status == FENCE_REPLY_NO_SCRIPT)
 		redis->in_flight = false;

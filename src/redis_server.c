@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -299,6 +300,7 @@ check_address(const FenceRedisOptions *options)
 static void
 check_tls(const FenceRedisOptions *options)
 {
+	struct stat info;
 	int			fd;
 
 	if (options->tls && !fence_redis_tls_available())
@@ -315,6 +317,10 @@ check_tls(const FenceRedisOptions *options)
 					  "The file holds the certificates that the server's one is checked by.");
 	if (options->ca_file == NULL)
 		return;
+	/* to open a pipe could take for ever */
+	if (stat(options->ca_file, &info) == 0 && !S_ISREG(info.st_mode))
+		options_error("option \"ca_file\" must name a regular file",
+					  "It holds certificates in PEM format.");
 	fd = OpenTransientFile(options->ca_file, O_RDONLY | PG_BINARY);
 	if (fd < 0)
 		ereport(ERROR,

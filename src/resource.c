@@ -54,7 +54,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "attempt.h"
 #include "compat.h"
@@ -97,11 +96,11 @@ enum
 };
 
 /*
- * The table, InvalidOid when it has to be looked up, its files, and a number
- * that changes whenever it may have been given other ones (backend).
+ * The table as it was opened last, its files, and a number that changes
+ * whenever it may have been given other ones (backend).
  */
-static Oid	cached_relid = InvalidOid;
-static FenceFiles cached_files;
+static Oid	resource_relid = InvalidOid;
+static FenceFiles resource_files;
 static uint64 definition = 0;
 
 /*
@@ -310,18 +309,11 @@ fence_lock_contested(const FenceName *name, LOCKMODE mode)
 	return count > 0;
 }
 
-static Oid
-resource_relid(void)
-{
-	if (!OidIsValid(cached_relid))
-		cached_relid = fence_relid("resource");
-	return cached_relid;
-}
-
 Relation
 fence_resource_open(LOCKMODE mode)
 {
-	return fence_table_open(resource_relid(), Natts_resource, mode);
+	resource_relid = fence_relid("resource");
+	return fence_table_open(resource_relid, Natts_resource, mode);
 }
 
 static char *
@@ -407,7 +399,7 @@ note_version(Relation heap, Buffer buffer, FenceRow *row)
 
 	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0)
 		return;
-	cached_files = FENCE_FILES(heap);
+	resource_files = FENCE_FILES(heap);
 	row->version.buffer = buffer;
 	row->version.tid = row->tuple->t_self;
 	row->version.xmin = HeapTupleHeaderGetRawXmin(header);
@@ -597,7 +589,7 @@ fence_row_unchanged(const FenceVersion *version)
 	AcceptInvalidationMessages();
 	if (!BufferIsValid(version->buffer) ||
 		version->definition != definition ||
-		!ReadRecentBuffer(cached_files, MAIN_FORKNUM,
+		!ReadRecentBuffer(resource_files, MAIN_FORKNUM,
 						  ItemPointerGetBlockNumber(&version->tid),
 						  version->buffer))
 		return false;
@@ -778,21 +770,11 @@ fence_lease_live_at_commit(const FenceRow *row, TimestampTz now)
 	return fence_lease_live(&unreleased, now);
 }
 
-/* While it is not known which one the table is, it may be any. */
 static void
 relcache_callback(Datum arg, Oid relid)
 {
-	if (OidIsValid(relid) && OidIsValid(cached_relid) && relid != cached_relid)
-		return;
-	cached_relid = InvalidOid;
-	definition++;
-}
-
-static void
-syscache_callback(Datum arg, int cacheid, uint32 hashvalue)
-{
-	cached_relid = InvalidOid;
-	definition++;
+	if (!OidIsValid(relid) || relid == resource_relid)
+		definition++;
 }
 
 /*
@@ -802,5 +784,4 @@ void
 fence_resource_init(void)
 {
 	CacheRegisterRelcacheCallback(relcache_callback, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, syscache_callback, (Datum) 0);
 }

@@ -13,10 +13,47 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "table.h"
+
+/* A table or an index in schema fence that has been looked up. */
+typedef struct KnownRelation
+{
+	NameData	relname;
+	Oid			relid;			/* InvalidOid: none, or to be looked up again */
+} KnownRelation;
+
+/* Enough for all of them (backend). */
+static KnownRelation known[8];
+
+static Oid
+look_up(const char *relname)
+{
+	Oid			relid = get_relname_relid(relname,
+										  get_namespace_oid("fence", false));
+	int			i;
+
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"fence.%s\" does not exist", relname),
+				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
+	for (i = 0; i < (int) lengthof(known); i++)
+	{
+		if (!OidIsValid(known[i].relid))
+		{
+			namestrcpy(&known[i].relname, relname);
+			known[i].relid = relid;
+			break;
+		}
+	}
+	return relid;
+}
 
 /*
  * A table or an index in schema fence.
@@ -24,15 +61,15 @@
 Oid
 fence_relid(const char *relname)
 {
-	Oid			relid = get_relname_relid(relname,
-										  get_namespace_oid("fence", false));
+	int			i;
 
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"fence.%s\" does not exist", relname),
-				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
-	return relid;
+	for (i = 0; i < (int) lengthof(known); i++)
+	{
+		if (OidIsValid(known[i].relid) &&
+			strcmp(NameStr(known[i].relname), relname) == 0)
+			return known[i].relid;
+	}
+	return look_up(relname);
 }
 
 /*
@@ -69,4 +106,33 @@ fence_index_open(Relation heap, LOCKMODE mode)
 				 errmsg("table \"fence.%s\" has no primary key",
 						RelationGetRelationName(heap))));
 	return index_open(heap->rd_pkindex, mode);
+}
+
+static void
+relcache_callback(Datum arg, Oid relid)
+{
+	int			i;
+
+	for (i = 0; i < (int) lengthof(known); i++)
+	{
+		if (!OidIsValid(relid) || known[i].relid == relid)
+			known[i].relid = InvalidOid;
+	}
+}
+
+/* The schema may be another one now. */
+static void
+syscache_callback(Datum arg, int cacheid, uint32 hashvalue)
+{
+	relcache_callback(arg, InvalidOid);
+}
+
+/*
+ * Once per backend.
+ */
+void
+fence_table_init(void)
+{
+	CacheRegisterRelcacheCallback(relcache_callback, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, syscache_callback, (Datum) 0);
 }

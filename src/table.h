@@ -14,6 +14,8 @@
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
+extern void fence_table_init(void);
+
 extern Oid	fence_relid(const char *relname);
 extern Relation fence_table_open(Oid relid, int natts, LOCKMODE mode);
 extern Relation fence_index_open(Relation heap, LOCKMODE mode);

@@ -7,6 +7,9 @@
 # operation NAME BASE LABEL TRANSACTION...: single rows; BASE is what it is compared with.
 define_operations() {
 	local update='SET qty = qty + 1 WHERE id = {n}' check="SELECT fence.check('stock:' || {n}, 33)"
+	local long
+
+	printf -v long '%0497d' 0	# as in setup.sql
 
 	operation plain '' 'plain `UPDATE`' "UPDATE one_plain $update"
 	operation where plain '`WHERE token <= n` by hand' \
@@ -54,6 +57,16 @@ define_operations() {
 	operation replay replay_hand '**`claim`**, replay' "SELECT response FROM fence.claim('done:' || {n})"
 	operation admit_replay replay_hand '**`admit`**, replay' \
 		"SELECT response FROM fence.admit('stock:' || {n}, 33, 'done')"
+
+	operation check_long plain '**`fence.check` in `WHERE`**, names of 500 bytes' \
+		"UPDATE one_plain $update AND fence.check('$long' || {n}, 33)"
+	operation plain_columns '' 'plain `UPDATE`, 100 columns' "UPDATE columns_plain $update"
+	operation row_columns plain_columns '**row mark**, 100 columns' \
+		'UPDATE columns_row SET qty = qty + 1, token = 33 WHERE id = {n}'
+	# last: the many locks leave a larger table of locks, and each transaction walks through that
+	operation plain_partitions '' 'plain `UPDATE`, 64 partitions' "UPDATE parts_plain $update"
+	operation row_partitions plain_partitions '**row mark**, 64 partitions' \
+		'UPDATE parts_row SET qty = qty + 1, token = 33 WHERE id = {n}'
 }
 
 # bulk NAME BASE LABEL TRANSACTION: a thousand rows in each.

@@ -56,9 +56,32 @@ SELECT bench.make_table('one_' || kind, kind), bench.fill('one_' || kind, 1, 100
 	bench.make_table('copy_' || kind, kind)
 FROM unnest('{plain, empty, compare, compare_plpgsql, row, resource, both, table}'::text[]) kind \g /dev/null
 
+-- The same with a hundred columns, and with 64 partitions.
+CREATE FUNCTION bench.make_large(kind text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('CREATE TABLE columns_%1$s (LIKE one_plain INCLUDING ALL)', kind);
+	FOR n IN 1 .. 96 LOOP
+		EXECUTE format('ALTER TABLE columns_%s ADD COLUMN c%s integer DEFAULT 1', kind, n);
+	END LOOP;
+	EXECUTE format('CREATE TABLE parts_%1$s (LIKE one_plain INCLUDING ALL) PARTITION BY HASH (id)', kind);
+	FOR n IN 0 .. 63 LOOP
+		EXECUTE format('CREATE TABLE parts_%1$s_%2$s PARTITION OF parts_%1$s FOR VALUES WITH (MODULUS 64, REMAINDER %2$s)', kind, n);
+	END LOOP;
+	EXECUTE format('INSERT INTO columns_%s (id, place) SELECT n, n FROM generate_series(1, 1000) n', kind);
+	EXECUTE format('INSERT INTO parts_%s (id, place) SELECT n, n FROM generate_series(1, 1000) n', kind);
+	IF kind <> 'plain' THEN
+		PERFORM fence.protect(('columns_' || kind)::regclass, 'stock:{place}', 'token', kind),
+			fence.protect(('parts_' || kind)::regclass, 'stock:{place}', 'token', kind);
+	END IF;
+END $$;
+SELECT bench.make_large(kind) FROM unnest('{plain, row}'::text[]) kind \g /dev/null
+
 -- Marks of the places; their tokens come from elsewhere.
 INSERT INTO fence.resource (name, token, mark, marked_at, renewals)
-SELECT 'stock:' || n, 0, 33, now(), 0 FROM generate_series(1, 1000) n;
+SELECT 'stock:' || n, 0, 33, now(), 0 FROM generate_series(1, 1000) n
+UNION ALL
+SELECT repeat('0', 497) || n, 0, 33, now(), 0 FROM generate_series(1, 100) n;
 
 -- The same things as users write them by hand.
 CREATE TABLE hand_mark (name text PRIMARY KEY, mark bigint NOT NULL);

@@ -81,12 +81,31 @@ foreach my $level (@levels)
 	gives($pruner, q{SET lock_timeout = '1s'; SELECT fence.prune()}, 1, "54: $level, pruning passes by what is locked");
 	gives($watch, 'SELECT key FROM fence.idempotency_key', 'locked', '... and leaves it');
 	$locker->does('COMMIT');
+	gives($pruner, q{SELECT fence.prune()}, 1, '... what was locked goes the next time');
 	gives($session, q{SELECT fence.complete('k', '"first"'); COMMIT}, '"first"', '... the open claim goes on');
 	gives($watch, $claim, $replay, '... and is there');
-	gives($pruner, q{SELECT fence.prune()}, 1, '... what was locked goes the next time');
 	$pruner->does('RESET lock_timeout');
 	$watch->does('TRUNCATE fence.idempotency_key');
 }
+
+# What fresh claims prune, they prune when they commit: whoever needs one of these keys does not
+# wait for a transaction that only has claimed others.
+completed($_) foreach qw(young k);
+$watch->does(q{UPDATE fence.idempotency_key SET claimed_at = claimed_at - interval '1 year', expires_at = expires_at - interval '1 year' WHERE key = 'k'});
+$session->does(q{BEGIN; SELECT count(fence.once('other ' || i)) FROM generate_series(1, 500) i});
+gives($pruner, "SET lock_timeout = '1s'; BEGIN; SELECT fence.once('first'); $claim", "t\n$replay", '54: an open transaction that has claimed other keys holds no old one');
+$pruner->does('COMMIT; RESET lock_timeout');
+$session->does('COMMIT');
+gives($watch, "BEGIN; $claim; ROLLBACK", 't|', '... when it commits it removes them');
+gives($watch, q{SELECT fresh, response FROM fence.claim('young')}, $replay, '... and no others');
+$session->does(q{
+	UPDATE fence.idempotency_key SET claimed_at = claimed_at - interval '1 year', expires_at = expires_at - interval '1 year';
+	BEGIN;
+	SELECT count(fence.once('another ' || i)) FROM generate_series(1, 500) i;
+	PREPARE TRANSACTION 'p'});
+gives($pruner, q{SELECT fence.prune()}, 502, '... nor does it when it is prepared');
+$session->does(q{ROLLBACK PREPARED 'p'});
+$watch->does('TRUNCATE fence.idempotency_key');
 
 # The number of rows is a limit.
 $watch->does(q{
@@ -168,8 +187,8 @@ $watch->does('CREATE EXTENSION pg_fence');
 gives($other, q{SELECT fence.once('of before'); SELECT fence.once('of before')}, "t\nf", '68: created again, it begins anew, in old sessions, too');
 gives($session, q{SELECT fence.once('of before')}, 'f', '... and all of them see the same keys');
 
-# within a transaction that has claimed
-$session->does(q{BEGIN; SELECT fresh, fence.complete('k') FROM fence.claim('k')});
+# within a transaction that has claimed, and would prune
+$session->does(q{BEGIN; SELECT count(fence.complete('k' || i)) FROM generate_series(1, 100) i, fence.claim('k' || i)});
 refuses($session, q{DROP EXTENSION pg_fence CASCADE}, '', '68: dropped by the transaction that has claimed');
 is(sqlstate($session, 'COMMIT'), '', '... which commits');
 $watch->does('CREATE EXTENSION pg_fence');
