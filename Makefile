@@ -16,6 +16,7 @@ OBJS = \
 	src/counters.o \
 	src/evict.o \
 	src/execution.o \
+	src/fast_update.o \
 	src/forget.o \
 	src/guard.o \
 	src/guard_key.o \

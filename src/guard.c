@@ -839,6 +839,36 @@ pass_by(const GuardCall *call)
 }
 
 /*
+ * BEFORE ROW UPDATE, called without the trigger, for an enforcing policy that
+ * works on the table.  Returns the tuple to go on with; reports nothing.
+ */
+HeapTuple
+fence_guard_update(TriggerData *trigdata, FmgrInfo *flinfo,
+				   FenceRefusal *refusal)
+{
+	GuardCall	call = {0};
+	HeapTuple	result = trigdata->tg_newtuple;
+
+	call.trigdata = trigdata;
+	call.relation = trigdata->tg_relation;
+	call.flinfo = flinfo;
+	if (bypass)
+		(void) pass_by(&call);
+	else
+	{
+		call.policy = fence_policy_of_trigger(call.relation,
+											  trigdata->tg_trigger);
+		call.statement = statement_state(flinfo);
+		call.in_merge = fence_in_merge(flinfo, call.relation);
+		result = before_row(&call);
+	}
+	refusal->verdict = call.verdict;
+	refusal->site.relation = call.relation;
+	refusal->site.attnum = call.attnum;
+	return result;
+}
+
+/*
  * The trigger function fence.guard().  Its arguments are the policy, see
  * policy.c.
  */

@@ -428,6 +428,18 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 }
 
 /*
+ * Can the policy of this trigger be had without an error?
+ */
+bool
+fence_policy_is_cached(Relation relation, const Trigger *trigger)
+{
+	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
+									  NULL);
+
+	return entry != NULL && entry->relation == RelationGetRelid(relation);
+}
+
+/*
  * The bound policy of a trigger, from the cache.  It may be used until the
  * end of the transaction.
  */
