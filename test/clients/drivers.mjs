@@ -171,6 +171,22 @@ async function queued(connect, via) {
   await client.end();
 }
 
+// Idempotency keys.  That a claim is not completed shows at commit, after its row was sent.
+async function claims(connect, via) {
+  const client = await connect();
+  const claim = async (n) => (await client.query(
+    'SELECT fresh, response FROM fence.claim($1, $2, $3)', ['k', `node ${via}`, { n }])).rows[0];
+
+  await refused('PF103', `${via}: a claim that is not completed`, claim(1));
+  await client.query('BEGIN');
+  same(await claim(1), { fresh: true, response: null }, `${via}: the key is free`);
+  await client.query('SELECT fence.complete($1, $2, $3)', ['k', { id: 7 }, `node ${via}`]);
+  await client.query('COMMIT');
+  same(await claim(1), { fresh: false, response: { id: 7 } }, `${via}: a replay`);
+  await refused('PF101', `${via}: with another request`, claim(2));
+  await client.end();
+}
+
 // B07: JavaScript's numbers are exact up to 2^53 only.  Text and BigInt are exact.
 async function largeTokens() {
   const item = await Item.create();
@@ -251,6 +267,7 @@ for (const [connect, via] of [[direct, 'direct'], [() => pooled(), 'pgbouncer']]
   await atCommit(connect, via);
   await afterRows(connect, via);
   await queued(connect, via);
+  await claims(connect, via);
 }
 await prepared();
 await largeTokens();

@@ -4,6 +4,7 @@ import itertools
 import threading
 
 import psycopg
+from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
 
 from checks import admin, finish, ok, refused, same, until, value
@@ -195,6 +196,20 @@ def pipeline(connect, via):
     same(item.qty(), 4, f'{via}: nothing behind it has run')
     same(fenced(conn, item), 1, f'{via}: the next statement works')
 
+    refused('PF001', f'{via}: a pipeline that is too late at commit', late_pipeline, conn, item)
+    same(item.qty(), 5, f'{via}: nothing of it is committed')
+    same(fenced(conn, item), 1, f'{via}: the next statement works after that, too')
+    conn.close()
+
+
+def late_pipeline(conn, item):
+    """With a COMMIT: an error at the sync, of whatever cause, is more than psycopg can read."""
+    with conn.pipeline() as pipeline, conn.transaction():
+        check(conn, item)
+        conn.execute(item.update)
+        pipeline.sync()
+        stale(item)
+
 
 def piped(conn, item, token):
     with conn.pipeline():
@@ -262,6 +277,36 @@ def inner_write(conn, item):
         conn.execute(item.update)
 
 
+CLAIM = 'SELECT fresh, response FROM fence.claim(%s, %s, %s)'
+COMPLETE = 'SELECT fence.complete(%s, %s, %s)'
+ONE_STATEMENT = """
+    WITH c AS MATERIALIZED (SELECT * FROM fence.claim(%(key)s, %(scope)s)),
+         d AS MATERIALIZED (SELECT fence.complete(%(key)s, %(response)s, %(scope)s) AS response
+                              FROM c WHERE c.fresh)
+    SELECT c.fresh, coalesce((SELECT response FROM d), c.response) FROM c"""
+
+
+def claims(connect, via):
+    """Idempotency keys.  That a claim is not completed shows at commit, after its row was sent."""
+    conn = connect(autocommit=True)
+    request = Jsonb({'n': 1.0})
+    refused('PF103', f'{via}: a claim that is not completed', conn.execute, CLAIM, ['k', via, request])
+    refused('PF103', f'{via}: the same in a pipeline', piped_claim, conn, via)
+    conn.autocommit = False
+    same(conn.execute(CLAIM, ['k', via, request]).fetchone(), (True, None), f'{via}: the key is free')
+    conn.execute(COMPLETE, ['k', Jsonb({'id': 7}), via])
+    conn.commit()
+    same(conn.execute(CLAIM, ['k', via, Jsonb({'n': 1})]).fetchone(), (False, {'id': 7}), f'{via}: a replay')
+    refused('PF101', f'{via}: with another request', conn.execute, CLAIM, ['k', via, Jsonb({'n': 2})])
+    conn.rollback()
+    conn.close()
+
+
+def piped_claim(conn, via):
+    with conn.pipeline(), conn.transaction():
+        conn.execute(CLAIM, ['piped', via, None])
+
+
 def large_tokens():
     """B07: Python's integers are exact."""
     item = Item()
@@ -303,6 +348,10 @@ def pooler():
     refused('PF002', 'pgbouncer, statement mode: check in the statement before', two_statements, conn, item)
     refused('PF001', 'pgbouncer, statement mode: a stale token', fenced, conn, item, stale(item))
 
+    answers = [conn.execute(ONE_STATEMENT, {'key': 'k', 'scope': 'statement', 'response': Jsonb(n)}).fetchone()
+               for n in (1, 2)]
+    same(answers, [(True, 1), (False, 1)], 'pgbouncer, statement mode: claim and complete in one statement')
+
 
 def two_statements(conn, item):
     check(conn, item)
@@ -333,6 +382,7 @@ for connect, via in (direct, 'direct'), (pooled, 'pgbouncer'):
     pipeline(connect, via)
     many_rows(connect, via)
     savepoints(connect, via)
+    claims(connect, via)
 prepared()
 large_tokens()
 pooler()

@@ -451,7 +451,7 @@ $tcp->does('SELECT', 3);
 $tcp->does('SET', 'stock', 'a', 'PX', 600000);
 vouches('t', 'stock', 'a', '', '... also after it has been connected again');
 alter_server($session, 't', db => 99);
-vouches('t', 'stock', 'a', 'PF007', 'no such database');
+vouches('t', 'stock', 'a', 'PF007', 'no such database') foreach 1, 2;
 alter_server($session, 't', db => undef, $redis->address, host => undef, port => undef);
 vouches('t', 'stock', 'a', '', 'another address, within one session');
 my $backend = $session->backend;

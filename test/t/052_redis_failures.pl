@@ -395,9 +395,11 @@ foreach my $greeting ("+OK\r\n", ":1\r\n", "-LOADING x\r\n", "-NOSCRIPT x\r\n")
 {
 	alter_server($session, 'f', timeout_ms => $timeout + 1);
 	behave(greet => $greeting);
-	like(sqlstate($session, $mine), qr/^PF00[67]$/, 'a server that speaks first: ' . $greeting =~ s/\r\n//r);
+	# a "not known" that comes too early only makes us send the script itself
+	like(sqlstate($session, $mine), $greeting =~ /NOSCRIPT/ ? qr/^(PF00[67])?$/ : qr/^PF00[67]$/,
+		'a server that speaks first: ' . $greeting =~ s/\r\n//r);
 	wait_until('it has answered', sub { $fake->counts->{commands} > 0 });
-	like(sqlstate($session, $others), qr/^PF00[567]$/, '... its answer is not the next one\'s');
+	like(sqlstate($session, $others), qr/^PF00[567]$/, '... whose answer is not that of the next question');
 	behave_well();
 	refuses($session, $others, 'PF005', '... nor later');
 }
