@@ -20,7 +20,8 @@
  *	- if somebody else has changed it, it is the new version that counts.  The
  *	  executor finds that out when it writes, and then calls us again with
  *	  that one.  So a row that passes needs no more; but before one is refused,
- *	  it is locked, as it would have been for the trigger.
+ *	  or a token is presented for it, it is locked, as it would have been for
+ *	  the trigger.
  *	- if this very statement has changed it already, it is not written a second
  *	  time, and not judged a second time either.
  *
@@ -60,6 +61,7 @@ typedef struct FastGuard
 	Trigger		trigger;		/* BEFORE ROW, as it was in the descriptor */
 	TriggerData trigdata;		/* what it would have been called with */
 	FmgrInfo	function;
+	FenceUpdate update;
 	TupleTableSlot *locked;		/* for a look at the row */
 } FastGuard;
 
@@ -95,15 +97,22 @@ is_written(HeapTuple tuple)
  * the latest version any more.
  */
 static bool
-lock_row(FastGuard *guard, TupleTableSlot *old)
+lock_row(void *arg)
 {
+	FastGuard  *guard = arg;
 	EState	   *estate = guard->estate;
+	MemoryContext oldcxt;
 	TM_FailureData failure;
 
 	if (guard->locked == NULL)
+	{
+		oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
 		guard->locked = table_slot_create(guard->target->ri_RelationDesc,
 										  &estate->es_tupleTable);
-	return table_tuple_lock(guard->target->ri_RelationDesc, &old->tts_tid,
+		MemoryContextSwitchTo(oldcxt);
+	}
+	return table_tuple_lock(guard->target->ri_RelationDesc,
+							&guard->target->ri_oldTupleSlot->tts_tid,
 							estate->es_snapshot, guard->locked,
 							estate->es_output_cid,
 							ExecUpdateLockMode(estate, guard->target),
@@ -119,11 +128,10 @@ judge_row(ExprState *state, ExprContext *context, bool *isnull)
 {
 	FastGuard  *guard = state->evalfunc_private;
 	TriggerData *trigdata = &guard->trigdata;
+	FenceUpdate *update = &guard->update;
 	TupleTableSlot *old = guard->target->ri_oldTupleSlot;
 	TupleTableSlot *new = context->ecxt_scantuple;
 	bool		should_free;
-	HeapTuple	result;
-	FenceRefusal refusal;
 
 	*isnull = false;
 	trigdata->tg_trigslot = old;
@@ -133,14 +141,13 @@ judge_row(ExprState *state, ExprContext *context, bool *isnull)
 	if (!fires(&guard->trigger) || is_written(trigdata->tg_trigtuple))
 		return BoolGetDatum(true);
 
-	result = fence_guard_update(trigdata, &guard->function, &refusal);
-	if (refusal.verdict != NULL)
-	{
-		if (lock_row(guard, old))
-			fence_verdict_report(ERROR, refusal.verdict, &refusal.site);
-	}
-	else if (result != trigdata->tg_newtuple)
-		ExecForceStoreHeapTuple(result, new, false);
+	fence_guard_update(update);
+	if (update->changed)
+		return BoolGetDatum(true);
+	if (update->verdict != NULL && lock_row(guard))
+		fence_verdict_report(ERROR, update->verdict, &update->site);
+	if (update->tuple != trigdata->tg_newtuple)
+		ExecForceStoreHeapTuple(update->tuple, new, false);
 	return BoolGetDatum(true);
 }
 
@@ -349,6 +356,10 @@ speed_up(EState *estate, const ModifyTableState *modify, ResultRelInfo *target)
 	guard->trigdata.tg_relation = relation;
 	guard->trigdata.tg_trigger = &guard->trigger;
 	guard->trigdata.tg_updatedcols = updated;
+	guard->update.trigdata = &guard->trigdata;
+	guard->update.flinfo = &guard->function;
+	guard->update.lock = lock_row;
+	guard->update.arg = guard;
 	add_check(target, guard);
 	remove_triggers(target->ri_TrigDesc, trigger);
 }

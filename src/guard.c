@@ -86,6 +86,7 @@ typedef struct GuardCall
 	const FencePolicy *policy;
 	GuardStatement *statement;
 	const FmgrInfo *flinfo;
+	FenceUpdate *update;		/* NULL in a trigger: the row is locked */
 	bool		in_merge;
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
@@ -225,6 +226,23 @@ make_token(const GuardCall *call, const StringInfoData *name, int64 number)
 }
 
 /*
+ * Presents a token, which may raise the mark, and with that fence off an older
+ * holder: that must wait until the row is ours to write.
+ */
+static bool
+present(GuardCall *call, const FenceToken *token, AttrNumber attnum)
+{
+	FenceUpdate *update = call->update;
+
+	if (update != NULL && !update->lock(update->arg))
+	{
+		update->changed = true;
+		return false;
+	}
+	return accepted(call, fence_present(token), attnum);
+}
+
+/*
  * Sets *token to the one presented for the resource, 0 if none is.  It is
  * presented once more: this policy may demand the lease too, or demand what
  * so far was only observed.
@@ -241,7 +259,7 @@ context_token(GuardCall *call, const StringInfoData *name, int64 *token)
 		again = make_token(call, name, 0);
 		again.number = fence_presented(&again.name);
 		if (again.number != 0 &&
-			!accepted(call, fence_present(&again), InvalidAttrNumber))
+			!present(call, &again, InvalidAttrNumber))
 			return false;
 		statement->token = again.number;
 		statement->generation = fence_present_generation();
@@ -280,7 +298,7 @@ present_column_token(GuardCall *call, const StringInfoData *name, int64 number)
 		if (!context_token(call, name, &context))
 			return false;
 		if (context != number)
-			verdict = fence_present(&token);
+			return present(call, &token, call->policy->token_attnum);
 	}
 	return accepted(call, verdict, call->policy->token_attnum);
 }
@@ -840,32 +858,33 @@ pass_by(const GuardCall *call)
 
 /*
  * BEFORE ROW UPDATE, called without the trigger, for an enforcing policy that
- * works on the table.  Returns the tuple to go on with; reports nothing.
+ * works on the table.  Reports nothing.
  */
-HeapTuple
-fence_guard_update(TriggerData *trigdata, FmgrInfo *flinfo,
-				   FenceRefusal *refusal)
+void
+fence_guard_update(FenceUpdate *update)
 {
+	TriggerData *trigdata = update->trigdata;
 	GuardCall	call = {0};
-	HeapTuple	result = trigdata->tg_newtuple;
 
 	call.trigdata = trigdata;
 	call.relation = trigdata->tg_relation;
-	call.flinfo = flinfo;
+	call.flinfo = update->flinfo;
+	call.update = update;
+	update->changed = false;
+	update->tuple = trigdata->tg_newtuple;
 	if (bypass)
 		(void) pass_by(&call);
 	else
 	{
 		call.policy = fence_policy_of_trigger(call.relation,
 											  trigdata->tg_trigger);
-		call.statement = statement_state(flinfo);
-		call.in_merge = fence_in_merge(flinfo, call.relation);
-		result = before_row(&call);
+		call.statement = statement_state(update->flinfo);
+		call.in_merge = fence_in_merge(update->flinfo, call.relation);
+		update->tuple = before_row(&call);
 	}
-	refusal->verdict = call.verdict;
-	refusal->site.relation = call.relation;
-	refusal->site.attnum = call.attnum;
-	return result;
+	update->verdict = call.verdict;
+	update->site.relation = call.relation;
+	update->site.attnum = call.attnum;
 }
 
 /*

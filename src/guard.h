@@ -19,16 +19,23 @@
 /* The trigger that fence.protect() creates for a token column. */
 #define FENCE_BEFORE_ROW_NAME	"~fence_before_row"
 
-/* A refusal that is still to be reported; no verdict: there is none. */
-typedef struct FenceRefusal
+/* An update that is judged without the trigger. */
+typedef struct FenceUpdate
 {
-	const FenceVerdict *verdict;
+	TriggerData *trigdata;		/* what the trigger would have got */
+	FmgrInfo   *flinfo;
+	bool		(*lock) (void *arg);	/* locks the row, false: it has changed */
+	void	   *arg;
+
+	/* the result, unless it has changed */
+	bool		changed;
+	HeapTuple	tuple;			/* to go on with */
+	const FenceVerdict *verdict;	/* to be reported, or NULL */
 	FenceSite	site;
-} FenceRefusal;
+} FenceUpdate;
 
 extern Datum fence_guard(PG_FUNCTION_ARGS);
-extern HeapTuple fence_guard_update(TriggerData *trigdata, FmgrInfo *flinfo,
-									FenceRefusal *refusal);
+extern void fence_guard_update(FenceUpdate *update);
 extern void fence_guard_init(void);
 
 #endif							/* FENCE_GUARD_H */
