@@ -6,23 +6,25 @@
  * A BEFORE ROW UPDATE trigger costs more than what it does: before it fires,
  * the executor locks the row, which writes WAL, and after it the row is
  * updated, which writes it again.  The AFTER ROW trigger is queued for each
- * row.  So where the guard's triggers are alone, they are taken out of the
+ * row.  So where the guard's triggers are alone, they are muted in the
  * executor's copy of the trigger descriptor, and the guard is called as one
  * of the checks that the executor makes on a new row just before it is
  * written (a WITH CHECK OPTION).
  *
  * The triggers are always there, and whatever is unusual keeps them: MERGE,
- * ON CONFLICT, other BEFORE ROW triggers, rows that move to other partitions,
- * an EXPLAIN that is to name them.  The guard is the same function in both
- * cases.  What differs, and has to be made up for, is that the row is not
- * locked yet:
+ * ON CONFLICT, other BEFORE ROW triggers, row security, rows that may move to
+ * another partition, an EXPLAIN that is to name them.  The guard is the same
+ * function in both cases.  What differs, and has to be made up for, is that
+ * the row is not locked yet:
  *
- *	- if somebody else has changed it, it is the new version that counts.  The
- *	  executor finds that out when it writes, and then calls us again with
- *	  that one.  So a row that passes needs no more; but before one is refused,
- *	  or a token is presented for it, it is locked, as it would have been for
- *	  the trigger.
- *	- if this very statement has changed it already, it is not written a second
+ *	- If somebody is changing it, it is the new version that counts, also for
+ *	  the constraints, and the order of waiting and judging.  So then it is
+ *	  locked first, as it would have been for the trigger.
+ *	- If somebody changes it after that, the executor finds out when it
+ *	  writes, and calls us again with the new version.  So a row that passes
+ *	  needs no more; but before one is refused, or a token is presented for
+ *	  it, it is locked.
+ *	- If this very statement has changed it already, it is not written a second
  *	  time, and not judged a second time either.
  *
  * AFTER ROW judges again what other triggers may have changed meanwhile, and
@@ -36,16 +38,19 @@
  */
 #include "postgres.h"
 
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
+#include "replication/logicalworker.h"
 #include "utils/guc.h"
+#include "utils/partcache.h"
 #include "utils/rel.h"
 
 #include "attempt.h"
@@ -58,6 +63,7 @@ typedef struct FastGuard
 {
 	EState	   *estate;
 	ResultRelInfo *target;
+	Bitmapset  *muted;			/* its triggers, by place in the descriptor */
 	Trigger		trigger;		/* BEFORE ROW, as it was in the descriptor */
 	TriggerData trigdata;		/* what it would have been called with */
 	FmgrInfo	function;
@@ -81,15 +87,20 @@ fires(const Trigger *trigger)
 		trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
 }
 
-/* Has this transaction changed the version in the slot already? */
+/*
+ * Is somebody changing the row in the slot, or has this transaction changed
+ * it?  The page is not locked, so nothing but these bits may be looked at; to
+ * be told of a change a moment later is as good.
+ */
 static bool
-is_written(HeapTuple tuple)
+may_be_changed(TupleTableSlot *old)
 {
-	HeapTupleHeader header = tuple->t_data;
+	bool		should_free;
+	HeapTuple	tuple = ExecFetchSlotHeapTuple(old, false, &should_free);
+	uint16		infomask = tuple->t_data->t_infomask;
 
-	return (header->t_infomask & HEAP_XMAX_INVALID) == 0 &&
-		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
-		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header));
+	return (infomask & HEAP_XMAX_INVALID) == 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(infomask);
 }
 
 /*
@@ -101,22 +112,73 @@ lock_row(void *arg)
 {
 	FastGuard  *guard = arg;
 	EState	   *estate = guard->estate;
+	Relation	relation = guard->target->ri_RelationDesc;
 	MemoryContext oldcxt;
 	TM_FailureData failure;
+	TM_Result	result;
 
 	if (guard->locked == NULL)
 	{
 		oldcxt = MemoryContextSwitchTo(estate->es_query_cxt);
-		guard->locked = table_slot_create(guard->target->ri_RelationDesc,
-										  &estate->es_tupleTable);
+		guard->locked = table_slot_create(relation, &estate->es_tupleTable);
 		MemoryContextSwitchTo(oldcxt);
 	}
-	return table_tuple_lock(guard->target->ri_RelationDesc,
-							&guard->target->ri_oldTupleSlot->tts_tid,
-							estate->es_snapshot, guard->locked,
-							estate->es_output_cid,
-							ExecUpdateLockMode(estate, guard->target),
-							LockWaitBlock, 0, &failure) == TM_Ok;
+	result = table_tuple_lock(relation,
+							  &guard->target->ri_oldTupleSlot->tts_tid,
+							  estate->es_snapshot, guard->locked,
+							  estate->es_output_cid,
+							  ExecUpdateLockMode(estate, guard->target),
+							  LockWaitBlock, 0, &failure);
+	ExecClearTuple(guard->locked);
+	return result == TM_Ok;
+}
+
+/*
+ * Lets the triggers fire again.  A row that passed because of the bypass is
+ * judged by AFTER ROW, if that has ended by then.
+ */
+static void
+unmute(FastGuard *guard)
+{
+	TriggerDesc *triggers = guard->target->ri_TrigDesc;
+	int			i = -1;
+
+	while ((i = bms_next_member(guard->muted, i)) >= 0)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		trigger->tgtype |= TRIGGER_TYPE_UPDATE;
+		if (TRIGGER_FOR_AFTER(trigger->tgtype))
+			triggers->trig_update_after_row = true;
+	}
+}
+
+/*
+ * Judges the new row; false if it is not to be written, because the old one
+ * is not the latest version.
+ */
+static bool
+judge(FastGuard *guard, TupleTableSlot *old, TupleTableSlot *new)
+{
+	TriggerData *trigdata = &guard->trigdata;
+	FenceUpdate *update = &guard->update;
+	bool		should_free;
+
+	if (may_be_changed(old) && !lock_row(guard))
+		return false;
+	trigdata->tg_trigslot = old;
+	trigdata->tg_newslot = new;
+	trigdata->tg_newtuple = ExecFetchSlotHeapTuple(new, true, &should_free);
+	fence_guard_update(update);
+	if (update->bypassed)
+		unmute(guard);
+	if (update->changed || (update->verdict != NULL && !lock_row(guard)))
+		return false;
+	if (update->verdict != NULL)
+		fence_verdict_report(ERROR, update->verdict, &update->site);
+	if (update->tuple != trigdata->tg_newtuple)
+		ExecForceStoreHeapTuple(update->tuple, new, false);
+	return true;
 }
 
 /*
@@ -127,27 +189,25 @@ static Datum
 judge_row(ExprState *state, ExprContext *context, bool *isnull)
 {
 	FastGuard  *guard = state->evalfunc_private;
-	TriggerData *trigdata = &guard->trigdata;
-	FenceUpdate *update = &guard->update;
-	TupleTableSlot *old = guard->target->ri_oldTupleSlot;
+	ResultRelInfo *target = guard->target;
+	TupleTableSlot *old = target->ri_oldTupleSlot;
 	TupleTableSlot *new = context->ecxt_scantuple;
-	bool		should_free;
 
 	*isnull = false;
-	trigdata->tg_trigslot = old;
-	trigdata->tg_newslot = new;
-	trigdata->tg_trigtuple = ExecFetchSlotHeapTuple(old, false, &should_free);
-	trigdata->tg_newtuple = ExecFetchSlotHeapTuple(new, true, &should_free);
-	if (!fires(&guard->trigger) || is_written(trigdata->tg_trigtuple))
-		return BoolGetDatum(true);
 
-	fence_guard_update(update);
-	if (update->changed)
-		return BoolGetDatum(true);
-	if (update->verdict != NULL && lock_row(guard))
-		fence_verdict_report(ERROR, update->verdict, &update->site);
-	if (update->tuple != trigdata->tg_newtuple)
-		ExecForceStoreHeapTuple(update->tuple, new, false);
+	/*
+	 * Another slot holds a row that comes from another partition.  It is an
+	 * INSERT here, and its triggers have judged it.
+	 */
+	if (new == target->ri_newTupleSlot && fires(&guard->trigger) &&
+		!judge(guard, old, new))
+	{
+		/*
+		 * The executor is going to find out that it must not write the row,
+		 * but looks at constraints before.  The old row satisfies them.
+		 */
+		ExecCopySlot(new, old);
+	}
 	return BoolGetDatum(true);
 }
 
@@ -178,12 +238,17 @@ find_policy(Relation relation, const Trigger *trigger)
 	PolicyRequest request = {relation, trigger, NULL};
 	ErrorData  *error;
 
-	if (fence_policy_is_cached(relation, trigger))
-		(void) request_policy(&request);
-	else
+	request.policy = fence_policy_cached(relation, trigger);
+	if (request.policy == NULL)
 		(void) fence_attempt(request_policy, &request,
 							 ERRCODE_INVALID_PARAMETER_VALUE, &error);
 	return request.policy;
+}
+
+static bool
+is_updated(AttrNumber attnum, const Bitmapset *updated)
+{
+	return bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, updated);
 }
 
 /* The policies that BEFORE ROW settles for good. */
@@ -199,27 +264,46 @@ is_usual_policy(const FencePolicy *policy, const Bitmapset *updated)
 	for (i = 0; i < policy->nparts; i++)
 	{
 		if (policy->parts[i].is_column &&
-			bms_is_member(policy->columns[i].attnum -
-						  FirstLowInvalidHeapAttributeNumber, updated))
+			is_updated(policy->columns[i].attnum, updated))
 			return false;
 	}
 	return true;
 }
 
-/* Tables on which a row stays where it is and is what the executor has made. */
+/*
+ * May a row leave its partition?  The executor decides that before it calls
+ * us.  The token may be stamped into a row whose UPDATE does not set it.
+ */
 static bool
-is_usual_target(const ModifyTableState *modify, const ResultRelInfo *target)
+may_move(Relation relation, const FencePolicy *policy,
+		 const Bitmapset *updated)
 {
-	const ModifyTable *plan = (const ModifyTable *) modify->ps.plan;
+	Bitmapset  *columns = NULL;
+
+	if (!relation->rd_rel->relispartition)
+		return false;
+	pull_varattnos((Node *) RelationGetPartitionQual(relation), 1, &columns);
+	return bms_overlap(columns, updated) ||
+		is_updated(policy->token_attnum, columns);
+}
+
+/* Tables on which a row is what the executor has made, and nobody else asks. */
+static bool
+is_usual_target(const ResultRelInfo *target)
+{
 	Relation	relation = target->ri_RelationDesc;
 	const TupleConstr *constraints = RelationGetDescr(relation)->constr;
+	ListCell   *lc;
 
 	if (relation->rd_rel->relkind != RELKIND_RELATION ||
-		plan->partColsUpdated)
+		relation->rd_tableam != GetHeapamTableAmRoutine())
 		return false;
-	/* here a row that fits no more would be an error, but a later one */
-	if (relation->rd_rel->relispartition && modify->rootResultRelInfo == target)
-		return false;
+	/* Row security would have its say on rows that are not written. */
+	foreach(lc, target->ri_WithCheckOptions)
+	{
+		if (lfirst_node(WithCheckOption, lc)->kind == WCO_RLS_UPDATE_CHECK)
+			return false;
+	}
 	return constraints == NULL || !constraints->has_generated_stored;
 }
 
@@ -283,29 +367,33 @@ find_guard(const TriggerDesc *triggers, FmgrInfo *function)
 }
 
 /*
- * Takes the guard's row triggers out of the executor's own copy of the
- * descriptor.
+ * Silences the guard's row triggers in the executor's own copy of the
+ * descriptor, for UPDATE.  They keep their places: events that another part of
+ * the query has queued are looked up there, and passed over if it has none.
  */
-static void
-remove_triggers(TriggerDesc *triggers, const Trigger *guard)
+static Bitmapset *
+mute(TriggerDesc *triggers, const Trigger *guard)
 {
-	Trigger		sample = *guard;
-	int			kept = 0;
+	Bitmapset  *muted = NULL;
 	int			i;
 
 	triggers->trig_update_before_row = false;
 	triggers->trig_update_after_row = false;
 	for (i = 0; i < triggers->numtriggers; i++)
 	{
-		const Trigger *trigger = &triggers->triggers[i];
+		Trigger    *trigger = &triggers->triggers[i];
 
-		if (is_row_update(trigger) && are_siblings(trigger, &sample))
+		if (!is_row_update(trigger))
 			continue;
-		if (is_row_update(trigger) && TRIGGER_FOR_AFTER(trigger->tgtype))
+		if (are_siblings(trigger, guard))
+		{
+			trigger->tgtype &= ~TRIGGER_TYPE_UPDATE;
+			muted = bms_add_member(muted, i);
+		}
+		else if (TRIGGER_FOR_AFTER(trigger->tgtype))
 			triggers->trig_update_after_row = true;
-		triggers->triggers[kept++] = *trigger;
 	}
-	triggers->numtriggers = kept;
+	return muted;
 }
 
 /*
@@ -330,19 +418,22 @@ add_check(ResultRelInfo *target, FastGuard *guard)
 }
 
 static void
-speed_up(EState *estate, const ModifyTableState *modify, ResultRelInfo *target)
+speed_up(EState *estate, ResultRelInfo *target)
 {
 	Relation	relation = target->ri_RelationDesc;
 	FastGuard  *guard;
 	FmgrInfo	function;
 	Trigger    *trigger = find_guard(target->ri_TrigDesc, &function);
+	const FencePolicy *policy;
 	Bitmapset  *updated;
 
-	if (trigger == NULL || !is_usual_target(modify, target))
+	if (trigger == NULL || !is_usual_target(target))
 		return;
 	/* what it returns lives as long as a row */
 	updated = bms_copy(ExecGetAllUpdatedCols(target, estate));
-	if (!is_usual_policy(find_policy(relation, trigger), updated))
+	policy = find_policy(relation, trigger);
+	if (!is_usual_policy(policy, updated) ||
+		may_move(relation, policy, updated))
 		return;
 
 	guard = palloc0(sizeof(FastGuard));
@@ -360,8 +451,8 @@ speed_up(EState *estate, const ModifyTableState *modify, ResultRelInfo *target)
 	guard->update.flinfo = &guard->function;
 	guard->update.lock = lock_row;
 	guard->update.arg = guard;
+	guard->muted = mute(target->ri_TrigDesc, &guard->trigger);
 	add_check(target, guard);
-	remove_triggers(target->ri_TrigDesc, trigger);
 }
 
 static void
@@ -373,12 +464,12 @@ speed_up_node(EState *estate, PlanState *node)
 	if (!IsA(node, ModifyTableState) || modify->operation != CMD_UPDATE)
 		return;
 	for (i = 0; i < modify->mt_nrels; i++)
-		speed_up(estate, modify, &modify->resultRelInfo[i]);
+		speed_up(estate, &modify->resultRelInfo[i]);
 }
 
 /*
  * An EXPLAIN (ANALYZE) is to tell what time the triggers take, so there they
- * stay.
+ * stay.  In a replication worker the trigger judges nothing.
  */
 static void
 start_hook(QueryDesc *query, int eflags)
@@ -391,7 +482,7 @@ start_hook(QueryDesc *query, int eflags)
 		previous_hook(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
-	if (!fast_update || query->planstate == NULL ||
+	if (!fast_update || query->planstate == NULL || IsLogicalWorker() ||
 		query->instrument_options != 0 ||
 		(eflags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;

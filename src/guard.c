@@ -871,6 +871,7 @@ fence_guard_update(FenceUpdate *update)
 	call.flinfo = update->flinfo;
 	call.update = update;
 	update->changed = false;
+	update->bypassed = bypass;
 	update->tuple = trigdata->tg_newtuple;
 	if (bypass)
 		(void) pass_by(&call);

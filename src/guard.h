@@ -29,6 +29,7 @@ typedef struct FenceUpdate
 
 	/* the result, unless it has changed */
 	bool		changed;
+	bool		bypassed;		/* has not been judged */
 	HeapTuple	tuple;			/* to go on with */
 	const FenceVerdict *verdict;	/* to be reported, or NULL */
 	FenceSite	site;

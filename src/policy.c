@@ -428,15 +428,16 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 }
 
 /*
- * Can the policy of this trigger be had without an error?
+ * The bound policy of a trigger if it can be had without an error, or NULL.
  */
-bool
-fence_policy_is_cached(Relation relation, const Trigger *trigger)
+const FencePolicy *
+fence_policy_cached(Relation relation, const Trigger *trigger)
 {
 	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
 									  NULL);
 
-	return entry != NULL && entry->relation == RelationGetRelid(relation);
+	return entry != NULL && entry->relation == RelationGetRelid(relation) ?
+		entry->policy : NULL;
 }
 
 /*
@@ -446,14 +447,14 @@ fence_policy_is_cached(Relation relation, const Trigger *trigger)
 const FencePolicy *
 fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 {
-	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
-									  NULL);
+	const FencePolicy *cached = fence_policy_cached(relation, trigger);
+	CachedPolicy *entry;
 	MemoryContext cxt;
 	MemoryContext oldcxt;
 	FencePolicy *policy;
 
-	if (entry != NULL && entry->relation == RelationGetRelid(relation))
-		return entry->policy;
+	if (cached != NULL)
+		return cached;
 
 	/* Below the transaction, until nothing can go wrong any more. */
 	cxt = AllocSetContextCreate(TopTransactionContext, "pg_fence policy",

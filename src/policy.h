@@ -83,7 +83,8 @@ extern const FenceVerdict *fence_policy_bind(FencePolicy *policy,
 extern List *fence_policy_arguments(const FencePolicy *policy);
 extern const char *fence_policy_argument(char *const *arguments, int count,
 										 FencePolicyArgument which);
-extern bool fence_policy_is_cached(Relation relation, const Trigger *trigger);
+extern const FencePolicy *fence_policy_cached(Relation relation,
+											  const Trigger *trigger);
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,
 												  const Trigger *trigger);
 extern bool fence_policy_presents(const FencePolicy *policy);
