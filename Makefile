@@ -40,6 +40,7 @@ OBJS = \
 	src/redis_tls.o \
 	src/rejection.o \
 	src/resource.o \
+	src/row_name.o \
 	src/sequence.o \
 	src/shmem.o \
 	src/statement.o \

@@ -28,6 +28,7 @@
 #include "attempt.h"
 #include "policy.h"
 #include "resource.h"
+#include "row_name.h"
 
 PG_FUNCTION_INFO_V1(fence_trigger_arguments);
 PG_FUNCTION_INFO_V1(fence_policy_problem);
@@ -152,7 +153,7 @@ static void
 judge_stored_row(const FencePolicy *policy, Relation relation,
 				 TupleTableSlot *slot, LastMark *last, ReturnSetInfo *rsinfo)
 {
-	StringInfoData name;
+	FenceRowName name;
 	AttrNumber	attnum;
 	Datum		values[2];
 	bool		nulls[2] = {false, false};
@@ -160,12 +161,12 @@ judge_stored_row(const FencePolicy *policy, Relation relation,
 	values[1] = slot_getattr(slot, policy->token_attnum, &nulls[1]);
 	if (nulls[1])
 		return;
-	initStringInfo(&name);
-	if (fence_policy_resource(policy, relation, slot, &name,
-							  &attnum) != NULL ||
-		DatumGetInt64(values[1]) <= mark_of(&name, last))
+	fence_row_name_init(&name, policy);
+	if (fence_row_name(policy, relation, slot, &name, &attnum) != NULL ||
+		DatumGetInt64(values[1]) <= mark_of(&name.text, last))
 		return;
-	values[0] = PointerGetDatum(cstring_to_text_with_len(name.data, name.len));
+	values[0] = PointerGetDatum(cstring_to_text_with_len(name.text.data,
+														 name.text.len));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

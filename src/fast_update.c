@@ -95,10 +95,10 @@ fires(const Trigger *trigger)
 static bool
 may_be_changed(TupleTableSlot *old)
 {
-	bool		should_free;
-	HeapTuple	tuple = ExecFetchSlotHeapTuple(old, false, &should_free);
+	HeapTuple	tuple = ((HeapTupleTableSlot *) old)->tuple;
 	uint16		infomask = tuple->t_data->t_infomask;
 
+	Assert(TTS_IS_BUFFERTUPLE(old));
 	return (infomask & HEAP_XMAX_INVALID) == 0 &&
 		!HEAP_XMAX_IS_LOCKED_ONLY(infomask);
 }

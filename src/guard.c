@@ -54,6 +54,7 @@
 #include "policy.h"
 #include "present.h"
 #include "resource.h"
+#include "row_name.h"
 #include "stats.h"
 
 PG_FUNCTION_INFO_V1(fence_guard);
@@ -64,8 +65,11 @@ PG_FUNCTION_INFO_V1(fence_guard);
  */
 typedef struct GuardStatement
 {
-	StringInfoData old_name;	/* scratch: resources of the current row */
-	StringInfoData new_name;
+	const FencePolicy *policy;	/* no execution outlives its transaction */
+	bool		in_merge;
+
+	FenceRowName old_name;		/* of the row judged last */
+	FenceRowName new_name;
 
 	/* The row version that BEFORE UPDATE has judged last. */
 	ItemPointerData updated;
@@ -87,7 +91,6 @@ typedef struct GuardCall
 	GuardStatement *statement;
 	const FmgrInfo *flinfo;
 	FenceUpdate *update;		/* NULL in a trigger: the row is locked */
-	bool		in_merge;
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
 	AttrNumber	attnum;			/* the column that it is about, or 0 */
@@ -195,7 +198,8 @@ token_value(const GuardCall *call, TupleTableSlot *slot)
 static bool
 same_name(const StringInfoData *a, const StringInfoData *b)
 {
-	return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+	return a == b ||
+		(a->len == b->len && memcmp(a->data, b->data, a->len) == 0);
 }
 
 /* Points the statement's memory of the last question at this resource. */
@@ -328,14 +332,30 @@ judge_new_row(GuardCall *call, const StringInfoData *name, int64 token)
 }
 
 static bool
-render(GuardCall *call, TupleTableSlot *slot, StringInfo name)
+render(GuardCall *call, TupleTableSlot *slot, FenceRowName *name)
 {
 	AttrNumber	attnum = InvalidAttrNumber;
 	const FenceVerdict *verdict;
 
-	verdict = fence_policy_resource(call->policy, call->relation, slot, name,
-									&attnum);
+	verdict = fence_row_name(call->policy, call->relation, slot, name,
+							 &attnum);
 	return accepted(call, verdict, attnum);
+}
+
+/*
+ * Renders the name that an updated row has in its old version or in its new
+ * one, and returns the one of the other version, whose name is *name: mostly
+ * the same.  NULL if it has none.
+ */
+static FenceRowName *
+render_other(GuardCall *call, TupleTableSlot *slot, TupleTableSlot *other,
+			 FenceRowName *name, FenceRowName *other_name)
+{
+	/* Without the trigger, the columns that name the resource are not set. */
+	if (call->update != NULL ||
+		fence_row_name_same(call->policy, slot, other))
+		return name;
+	return render(call, other, other_name) ? other_name : NULL;
 }
 
 /*
@@ -381,7 +401,8 @@ update_sets_token(const GuardCall *call, TupleTableSlot *old,
 					   call->trigdata->tg_updatedcols) ||
 		slot_attisnull(new, attnum))
 		return false;
-	return !call->in_merge || token_value(call, new) != token_value(call, old);
+	return !call->statement->in_merge ||
+		token_value(call, new) != token_value(call, old);
 }
 
 /* The token of the row: what the statement sets, else what is presented. */
@@ -397,19 +418,20 @@ row_token(GuardCall *call, const StringInfoData *name, TupleTableSlot *new,
 static bool
 judge_insert(GuardCall *call, TupleTableSlot *new, int64 *token)
 {
-	StringInfo	name = &call->statement->new_name;
+	FenceRowName *name = &call->statement->new_name;
 
 	return render(call, new, name) &&
-		row_token(call, name, new, insert_sets_token(call, new), token) &&
+		row_token(call, &name->text, new, insert_sets_token(call, new),
+				  token) &&
 		(fence_policy_presents(call->policy) ||
-		 judge_new_row(call, name, *token));
+		 judge_new_row(call, &name->text, *token));
 }
 
 /* The row leaves its resource for another one: with a token of its own. */
 static bool
 judge_leaving(GuardCall *call, TupleTableSlot *old)
 {
-	StringInfo	name = &call->statement->old_name;
+	StringInfo	name = &call->statement->old_name.text;
 	int64		token;
 
 	return require_token(call, name, &token) &&
@@ -420,20 +442,26 @@ static bool
 judge_update(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new,
 			 int64 *token)
 {
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
+	FenceRowName *old_name = &call->statement->old_name;
+	FenceRowName *new_name;
+	StringInfo	name;
 	bool		same;
 
-	if (!render(call, old, old_name) || !render(call, new, new_name))
+	if (!render(call, old, old_name))
 		return false;
-	same = same_name(old_name, new_name);
+	new_name = render_other(call, old, new, old_name,
+							&call->statement->new_name);
+	if (new_name == NULL)
+		return false;
+	same = same_name(&old_name->text, &new_name->text);
+	name = &new_name->text;
 
 	return (same || judge_leaving(call, old)) &&
-		row_token(call, new_name, new, update_sets_token(call, old, new),
+		row_token(call, name, new, update_sets_token(call, old, new),
 				  token) &&
-		not_below(call, new_name, *token, token_value(call, old), old) &&
+		not_below(call, name, *token, token_value(call, old), old) &&
 		(same || fence_policy_presents(call->policy) ||
-		 judge_new_row(call, new_name, *token));
+		 judge_new_row(call, name, *token));
 }
 
 /*
@@ -508,8 +536,9 @@ refuse_triggered_change(GuardCall *call, const StringInfoData *name,
 static bool
 judge_written(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 {
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
+	FenceRowName *old_name;
+	FenceRowName *new_name = &call->statement->new_name;
+	StringInfo	name = &new_name->text;
 	int64		token = token_value(call, new);
 	int64		presented;
 	bool		same = true;
@@ -517,39 +546,46 @@ judge_written(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 	if (!render(call, new, new_name))
 		return false;
 	if (token < 1)
-		return refuse_triggered_change(call, new_name, 0);
+		return refuse_triggered_change(call, name, 0);
 	if (old != NULL)
 	{
-		if (!not_below(call, new_name, token, token_value(call, old), old) ||
-			!render(call, old, old_name))
+		if (!not_below(call, name, token, token_value(call, old), old))
 			return false;
-		same = same_name(old_name, new_name);
+		old_name = render_other(call, new, old, new_name,
+								&call->statement->old_name);
+		if (old_name == NULL)
+			return false;
+		same = same_name(&old_name->text, name);
+		if (!same && !require_token(call, &old_name->text, &presented))
+			return false;
 	}
-	if (!same && !require_token(call, old_name, &presented))
-		return false;
 	if (fence_policy_presents(call->policy))
-		return require_token(call, new_name, &presented) &&
+		return require_token(call, name, &presented) &&
 			(token <= presented ||
-			 refuse_triggered_change(call, new_name, token));
-	return (old != NULL && same) || judge_new_row(call, new_name, token);
+			 refuse_triggered_change(call, name, token));
+	return (old != NULL && same) || judge_new_row(call, name, token);
 }
 
 /* AFTER ROW, without: the resources of the row, as written. */
 static bool
 judge_resources(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 {
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
+	FenceRowName *old_name = &call->statement->old_name;
+	FenceRowName *new_name = &call->statement->new_name;
 	int64		token;
 
 	if (new != NULL && (!render(call, new, new_name) ||
-						!require_token(call, new_name, &token)))
+						!require_token(call, &new_name->text, &token)))
 		return false;
 	if (old == NULL)
 		return true;
-	return render(call, old, old_name) &&
-		((new != NULL && same_name(old_name, new_name)) ||
-		 require_token(call, old_name, &token));
+	if (new == NULL)
+		return render(call, old, old_name) &&
+			require_token(call, &old_name->text, &token);
+	old_name = render_other(call, new, old, new_name, old_name);
+	return old_name != NULL &&
+		(same_name(&old_name->text, &new_name->text) ||
+		 require_token(call, &old_name->text, &token));
 }
 
 static void
@@ -602,16 +638,16 @@ judge_stored_rows(GuardCall *call, const StringInfoData *name, int64 token)
 static bool
 judge_whole_table(GuardCall *call)
 {
-	StringInfo	name = &call->statement->new_name;
+	FenceRowName *name = &call->statement->new_name;
 	const FenceVerdict *verdict;
 	int64		token;
 
 	if (!call->policy->has_columns)
 		return render(call, NULL, name) &&
-			require_token(call, name, &token) &&
+			require_token(call, &name->text, &token) &&
 			(call->policy->token_column == NULL ||
 			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
-			 judge_stored_rows(call, name, token));
+			 judge_stored_rows(call, &name->text, token));
 	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
 							psprintf("cannot truncate table \"%s\"",
 									 RelationGetRelationName(call->relation)),
@@ -621,22 +657,31 @@ judge_whole_table(GuardCall *call)
 	return accepted(call, verdict, InvalidAttrNumber);
 }
 
-static GuardStatement *
-statement_state(FmgrInfo *flinfo)
+/*
+ * Finds the policy, and what is kept of the rows before this one.
+ */
+static void
+open_statement(GuardCall *call, FmgrInfo *flinfo)
 {
-	if (flinfo->fn_extra == NULL)
-	{
-		MemoryContext oldcxt = MemoryContextSwitchTo(flinfo->fn_mcxt);
-		GuardStatement *statement = palloc0(sizeof(GuardStatement));
+	GuardStatement *statement = flinfo->fn_extra;
+	MemoryContext oldcxt;
 
+	if (statement == NULL)
+	{
+		oldcxt = MemoryContextSwitchTo(flinfo->fn_mcxt);
+		statement = palloc0(sizeof(GuardStatement));
+		statement->policy = fence_policy_of_trigger(call->relation,
+													call->trigdata->tg_trigger);
+		statement->in_merge = fence_in_merge(flinfo, call->relation);
+		fence_row_name_init(&statement->old_name, statement->policy);
+		fence_row_name_init(&statement->new_name, statement->policy);
 		ItemPointerSetInvalid(&statement->updated);
-		initStringInfo(&statement->old_name);
-		initStringInfo(&statement->new_name);
 		initStringInfo(&statement->asked);
 		flinfo->fn_extra = statement;
 		MemoryContextSwitchTo(oldcxt);
 	}
-	return flinfo->fn_extra;
+	call->statement = statement;
+	call->policy = statement->policy;
 }
 
 /* Is there a BEFORE ROW guard, too? */
@@ -787,12 +832,11 @@ trigger_context(void *arg)
 }
 
 /*
- * Finds the policy; false if it cannot work on the table as it is now and
- * that has been reported.  The trigger is named, since it is what has to be
- * repaired.
+ * The first call in a statement.  The trigger is named in the context, since
+ * it is what has to be repaired if it cannot work on the table as it is now.
  */
-static bool
-find_policy(GuardCall *call, FmgrInfo *flinfo)
+static void
+start_statement(GuardCall *call, FmgrInfo *flinfo)
 {
 	ErrorContextCallback context;
 
@@ -801,17 +845,13 @@ find_policy(GuardCall *call, FmgrInfo *flinfo)
 	context.previous = error_context_stack;
 	error_context_stack = &context;
 
-	call->policy = fence_policy_of_trigger(call->relation,
-										   call->trigdata->tg_trigger);
+	open_statement(call, flinfo);
 	if (!IsLogicalWorker() &&
 		!accepted(call, call->policy->problem, call->policy->problem_attnum))
 		report(call);
-	if (flinfo->fn_extra == NULL)
-		check_proper_kind(call);
-	call->statement = statement_state(flinfo);
+	check_proper_kind(call);
 
 	error_context_stack = context.previous;
-	return call->policy->problem == NULL;
 }
 
 /*
@@ -822,7 +862,7 @@ static void
 follow(GuardCall *call)
 {
 	TriggerData *trigdata = call->trigdata;
-	StringInfo	name = &call->statement->new_name;
+	FenceRowName *name = &call->statement->new_name;
 	TupleTableSlot *new = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event) ?
 		trigdata->tg_newslot : trigdata->tg_trigslot;
 	FenceName	resource;
@@ -833,7 +873,7 @@ follow(GuardCall *call)
 		call->policy->marks == FENCE_MARKS_BOTH &&
 		token_value(call, new) > 0 && render(call, new, name))
 	{
-		resource = fence_name(name->data, name->len);
+		resource = fence_name(name->text.data, name->text.len);
 		(void) fence_raise(&resource, token_value(call, new));
 	}
 }
@@ -877,10 +917,7 @@ fence_guard_update(FenceUpdate *update)
 		(void) pass_by(&call);
 	else
 	{
-		call.policy = fence_policy_of_trigger(call.relation,
-											  trigdata->tg_trigger);
-		call.statement = statement_state(update->flinfo);
-		call.in_merge = fence_in_merge(update->flinfo, call.relation);
+		open_statement(&call, update->flinfo);
 		update->tuple = before_row(&call);
 	}
 	update->verdict = call.verdict;
@@ -910,14 +947,17 @@ fence_guard(PG_FUNCTION_ARGS)
 	if (bypass)
 		return pass_by(&call);
 	result = unchanged(trigdata);
-	if (!find_policy(&call, fcinfo->flinfo))
+	if (fcinfo->flinfo->fn_extra == NULL)
+		start_statement(&call, fcinfo->flinfo);
+	else
+		open_statement(&call, fcinfo->flinfo);
+	if (call.policy->problem != NULL)
 		return result;
 	if (IsLogicalWorker())
 	{
 		follow(&call);
 		return result;
 	}
-	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigdata->tg_event))
 		(void) judge_whole_table(&call);
 	else

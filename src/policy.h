@@ -12,8 +12,6 @@
 #define FENCE_POLICY_H
 
 #include "commands/trigger.h"
-#include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "present.h"
 #include "template.h"
 
@@ -29,7 +27,9 @@ typedef enum FenceMarks
 typedef struct FenceColumn
 {
 	AttrNumber	attnum;
-	Oid			type;
+	Oid			type;			/* base type of a domain */
+	int16		typlen;
+	bool		typbyval;
 	FmgrInfo	output;
 } FenceColumn;
 
@@ -88,14 +88,5 @@ extern const FencePolicy *fence_policy_cached(Relation relation,
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,
 												  const Trigger *trigger);
 extern bool fence_policy_presents(const FencePolicy *policy);
-extern const FenceVerdict *fence_policy_resource(const FencePolicy *policy,
-												 Relation relation,
-												 TupleTableSlot *slot,
-												 StringInfo name,
-												 AttrNumber *attnum);
-extern const FenceVerdict *fence_policy_key(const FencePolicy *policy,
-											Relation relation,
-											TupleTableSlot *slot,
-											StringInfo key);
 
 #endif							/* FENCE_POLICY_H */
