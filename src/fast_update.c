@@ -46,12 +46,13 @@
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
-#include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "replication/logicalworker.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/partcache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "attempt.h"
 #include "fast_update.h"
@@ -63,11 +64,12 @@ typedef struct FastGuard
 {
 	EState	   *estate;
 	ResultRelInfo *target;
-	Bitmapset  *muted;			/* its triggers, by place in the descriptor */
 	Trigger		trigger;		/* BEFORE ROW, as it was in the descriptor */
 	TriggerData trigdata;		/* what it would have been called with */
-	FmgrInfo	function;
+	FmgrInfo	function;		/* only for what the guard keeps there */
 	FenceUpdate update;
+	WithCheckOption option;
+	ExprState	check;
 	TupleTableSlot *locked;		/* for a look at the row */
 } FastGuard;
 
@@ -75,6 +77,9 @@ typedef struct FastGuard
 static bool fast_update = true;
 
 static ExecutorStart_hook_type previous_hook = NULL;
+
+/* A function that is the guard and nothing else; 0 is unknown (backend). */
+static Oid	guard_function = InvalidOid;
 
 /* As the executor decides for a trigger without WHEN and columns. */
 static bool
@@ -87,6 +92,14 @@ fires(const Trigger *trigger)
 		trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
 }
 
+/* The tuple in a slot of a heap. */
+static HeapTuple
+heap_tuple(TupleTableSlot *slot)
+{
+	Assert(TTS_IS_BUFFERTUPLE(slot));
+	return ((HeapTupleTableSlot *) slot)->tuple;
+}
+
 /*
  * Is somebody changing the row in the slot, or has this transaction changed
  * it?  The page is not locked, so nothing but these bits may be looked at; to
@@ -95,10 +108,8 @@ fires(const Trigger *trigger)
 static bool
 may_be_changed(TupleTableSlot *old)
 {
-	HeapTuple	tuple = ((HeapTupleTableSlot *) old)->tuple;
-	uint16		infomask = tuple->t_data->t_infomask;
+	uint16		infomask = heap_tuple(old)->t_data->t_infomask;
 
-	Assert(TTS_IS_BUFFERTUPLE(old));
 	return (infomask & HEAP_XMAX_INVALID) == 0 &&
 		!HEAP_XMAX_IS_LOCKED_ONLY(infomask);
 }
@@ -138,19 +149,22 @@ lock_row(void *arg)
  * judged by AFTER ROW, if that has ended by then.
  */
 static void
-unmute(FastGuard *guard)
+unmute(const ResultRelInfo *target)
 {
-	TriggerDesc *triggers = guard->target->ri_TrigDesc;
-	int			i = -1;
+	TriggerDesc *triggers = target->ri_TrigDesc;
+	const TriggerDesc *originals = target->ri_RelationDesc->trigdesc;
+	int			i;
+	int			j;
 
-	while ((i = bms_next_member(guard->muted, i)) >= 0)
+	for (i = 0; i < triggers->numtriggers; i++)
 	{
-		Trigger    *trigger = &triggers->triggers[i];
-
-		trigger->tgtype |= TRIGGER_TYPE_UPDATE;
-		if (TRIGGER_FOR_AFTER(trigger->tgtype))
-			triggers->trig_update_after_row = true;
+		for (j = 0; j < originals->numtriggers; j++)
+		{
+			if (originals->triggers[j].tgoid == triggers->triggers[i].tgoid)
+				triggers->triggers[i].tgtype = originals->triggers[j].tgtype;
+		}
 	}
+	triggers->trig_update_after_row = true;
 }
 
 /*
@@ -162,16 +176,15 @@ judge(FastGuard *guard, TupleTableSlot *old, TupleTableSlot *new)
 {
 	TriggerData *trigdata = &guard->trigdata;
 	FenceUpdate *update = &guard->update;
-	bool		should_free;
 
 	if (may_be_changed(old) && !lock_row(guard))
 		return false;
 	trigdata->tg_trigslot = old;
 	trigdata->tg_newslot = new;
-	trigdata->tg_newtuple = ExecFetchSlotHeapTuple(new, true, &should_free);
+	trigdata->tg_newtuple = heap_tuple(new);
 	fence_guard_update(update);
 	if (update->bypassed)
-		unmute(guard);
+		unmute(guard->target);
 	if (update->changed || (update->verdict != NULL && !lock_row(guard)))
 		return false;
 	if (update->verdict != NULL)
@@ -338,11 +351,31 @@ are_siblings(const Trigger *a, const Trigger *b)
 }
 
 /*
- * The guard's BEFORE ROW trigger, if there is no other one for UPDATE; its
- * function goes to *function.
+ * Is it fence.guard(), and nobody has put anything around it?
  */
+static bool
+is_guard(Oid function)
+{
+	FmgrInfo	info;
+
+	if (function == guard_function)
+		return true;
+	fmgr_info(function, &info);
+	if (info.fn_addr != fence_guard)
+		return false;
+	guard_function = function;
+	return true;
+}
+
+static void
+forget_guard(Datum arg, int cacheid, uint32 hashvalue)
+{
+	guard_function = InvalidOid;
+}
+
+/* The guard's BEFORE ROW trigger, if there is no other one for UPDATE. */
 static Trigger *
-find_guard(const TriggerDesc *triggers, FmgrInfo *function)
+find_guard(const TriggerDesc *triggers)
 {
 	Trigger    *found = NULL;
 	int			i;
@@ -362,8 +395,7 @@ find_guard(const TriggerDesc *triggers, FmgrInfo *function)
 	if (found == NULL || found->tgnattr > 0 || found->tgqual != NULL ||
 		strcmp(found->tgname, FENCE_BEFORE_ROW_NAME) != 0)
 		return NULL;
-	fmgr_info(found->tgfoid, function);
-	return function->fn_addr == fence_guard ? found : NULL;
+	return is_guard(found->tgfoid) ? found : NULL;
 }
 
 /*
@@ -371,10 +403,9 @@ find_guard(const TriggerDesc *triggers, FmgrInfo *function)
  * descriptor, for UPDATE.  They keep their places: events that another part of
  * the query has queued are looked up there, and passed over if it has none.
  */
-static Bitmapset *
+static void
 mute(TriggerDesc *triggers, const Trigger *guard)
 {
-	Bitmapset  *muted = NULL;
 	int			i;
 
 	triggers->trig_update_before_row = false;
@@ -386,14 +417,10 @@ mute(TriggerDesc *triggers, const Trigger *guard)
 		if (!is_row_update(trigger))
 			continue;
 		if (are_siblings(trigger, guard))
-		{
 			trigger->tgtype &= ~TRIGGER_TYPE_UPDATE;
-			muted = bms_add_member(muted, i);
-		}
 		else if (TRIGGER_FOR_AFTER(trigger->tgtype))
 			triggers->trig_update_after_row = true;
 	}
-	return muted;
 }
 
 /*
@@ -401,36 +428,35 @@ mute(TriggerDesc *triggers, const Trigger *guard)
  * have fired before them.
  */
 static void
-add_check(ResultRelInfo *target, FastGuard *guard)
+add_check(FastGuard *guard)
 {
-	WithCheckOption *option = makeNode(WithCheckOption);
-	ExprState  *state = makeNode(ExprState);
+	ResultRelInfo *target = guard->target;
 
-	option->kind = WCO_RLS_UPDATE_CHECK;
-	option->relname = RelationGetRelationName(target->ri_RelationDesc);
-	state->flags = EEO_FLAG_IS_QUAL;
-	state->evalfunc = judge_row;
-	state->evalfunc_private = guard;
+	guard->option.type = T_WithCheckOption;
+	guard->option.kind = WCO_RLS_UPDATE_CHECK;
+	guard->option.relname = RelationGetRelationName(target->ri_RelationDesc);
+	guard->check.type = T_ExprState;
+	guard->check.flags = EEO_FLAG_IS_QUAL;
+	guard->check.evalfunc = judge_row;
+	guard->check.evalfunc_private = guard;
 	target->ri_WithCheckOptions =
-		lcons(option, list_copy(target->ri_WithCheckOptions));
+		lcons(&guard->option, list_copy(target->ri_WithCheckOptions));
 	target->ri_WithCheckOptionExprs =
-		lcons(state, list_copy(target->ri_WithCheckOptionExprs));
+		lcons(&guard->check, list_copy(target->ri_WithCheckOptionExprs));
 }
 
 static void
 speed_up(EState *estate, ResultRelInfo *target)
 {
 	Relation	relation = target->ri_RelationDesc;
+	Trigger    *trigger = find_guard(target->ri_TrigDesc);
 	FastGuard  *guard;
-	FmgrInfo	function;
-	Trigger    *trigger = find_guard(target->ri_TrigDesc, &function);
 	const FencePolicy *policy;
 	Bitmapset  *updated;
 
 	if (trigger == NULL || !is_usual_target(target))
 		return;
-	/* what it returns lives as long as a row */
-	updated = bms_copy(ExecGetAllUpdatedCols(target, estate));
+	updated = ExecGetUpdatedCols(target, estate);
 	policy = find_policy(relation, trigger);
 	if (!is_usual_policy(policy, updated) ||
 		may_move(relation, policy, updated))
@@ -440,19 +466,21 @@ speed_up(EState *estate, ResultRelInfo *target)
 	guard->estate = estate;
 	guard->target = target;
 	guard->trigger = *trigger;
-	guard->function = function;
+	guard->function.fn_oid = trigger->tgfoid;
+	guard->function.fn_mcxt = estate->es_query_cxt;
 	guard->trigdata.type = T_TriggerData;
 	guard->trigdata.tg_event = TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_ROW |
 		TRIGGER_EVENT_BEFORE;
 	guard->trigdata.tg_relation = relation;
 	guard->trigdata.tg_trigger = &guard->trigger;
-	guard->trigdata.tg_updatedcols = updated;
 	guard->update.trigdata = &guard->trigdata;
 	guard->update.flinfo = &guard->function;
+	guard->update.policy = policy;
+	guard->update.sets_token = is_updated(policy->token_attnum, updated);
 	guard->update.lock = lock_row;
 	guard->update.arg = guard;
-	guard->muted = mute(target->ri_TrigDesc, &guard->trigger);
-	add_check(target, guard);
+	mute(target->ri_TrigDesc, &guard->trigger);
+	add_check(guard);
 }
 
 static void
@@ -506,6 +534,7 @@ fence_fast_update_init(void)
 							 "The verdicts are the same.",
 							 &fast_update, true, PGC_SUSET, 0,
 							 NULL, NULL, NULL);
+	CacheRegisterSyscacheCallback(PROCOID, forget_guard, (Datum) 0);
 	previous_hook = ExecutorStart_hook;
 	ExecutorStart_hook = start_hook;
 }

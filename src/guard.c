@@ -80,6 +80,8 @@ typedef struct GuardStatement
 	uint64		generation;
 	bool		mark_read;		/* has its mark been read? */
 	int64		lowest;			/* a token that is not below that mark */
+
+	Datum		values[FLEXIBLE_ARRAY_MEMBER];	/* for the names */
 } GuardStatement;
 
 /* One call of the trigger. */
@@ -107,16 +109,24 @@ accepted(GuardCall *call, const FenceVerdict *verdict, AttrNumber attnum)
 	return verdict == NULL;
 }
 
+static FenceName
+resource_of(FenceRowName *name)
+{
+	const StringInfoData *text = fence_row_name_text(name);
+
+	return fence_name(text->data, text->len);
+}
+
 static bool
-refuse_no_token(GuardCall *call, const StringInfoData *name)
+refuse_no_token(GuardCall *call, FenceRowName *name)
 {
 	const char *table = RelationGetRelationName(call->relation);
-	FenceName	resource = fence_name(name->data, name->len);
+	FenceName	resource = resource_of(name);
 	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
 							psprintf("no fencing token presented for resource \"%s\"",
-									 name->data),
+									 fence_row_name_text(name)->data),
 							psprintf("The write on table \"%s\" needs one; this transaction has presented %s.",
 									 table, fence_presented_any() ?
 									 "tokens of other resources only" : "none"),
@@ -160,7 +170,7 @@ row_key(Relation relation, TupleTableSlot *slot)
  * stored may not go down.
  */
 static bool
-not_below(GuardCall *call, const StringInfoData *name, int64 token,
+not_below(GuardCall *call, FenceRowName *name, int64 token,
 		  int64 stored, TupleTableSlot *slot)
 {
 	const char *key;
@@ -169,11 +179,12 @@ not_below(GuardCall *call, const StringInfoData *name, int64 token,
 
 	if (token >= stored)
 		return true;
-	resource = fence_name(name->data, name->len);
+	resource = resource_of(name);
 	key = row_key(call->relation, slot);
 	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
 							psprintf("fencing token %lld for resource \"%s\" is stale",
-									 (long long) token, name->data),
+									 (long long) token,
+									 fence_row_name_text(name)->data),
 							psprintf("%s of table \"%s\" holds token %lld.",
 									 key != NULL ? psprintf("Row %s", key) :
 									 "The row",
@@ -196,32 +207,47 @@ token_value(const GuardCall *call, TupleTableSlot *slot)
 }
 
 static bool
-same_name(const StringInfoData *a, const StringInfoData *b)
+same_text(const StringInfoData *a, const StringInfoData *b)
+{
+	return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+}
+
+static bool
+same_name(FenceRowName *a, FenceRowName *b)
 {
 	return a == b ||
-		(a->len == b->len && memcmp(a->data, b->data, a->len) == 0);
+		same_text(fence_row_name_text(a), fence_row_name_text(b));
 }
 
 /* Points the statement's memory of the last question at this resource. */
 static void
-ask_about(GuardStatement *statement, const StringInfoData *name)
+ask_about(GuardStatement *statement, FenceRowName *name)
 {
+	const StringInfoData *text = fence_row_name_text(name);
+	MemoryContext oldcxt;
+
 	if (statement->generation == fence_present_generation() &&
-		same_name(&statement->asked, name))
+		same_text(&statement->asked, text))
 		return;
+	if (statement->asked.data == NULL)
+	{
+		oldcxt = MemoryContextSwitchTo(name->cxt);
+		initStringInfo(&statement->asked);
+		MemoryContextSwitchTo(oldcxt);
+	}
 	resetStringInfo(&statement->asked);
-	appendBinaryStringInfo(&statement->asked, name->data, name->len);
+	appendBinaryStringInfo(&statement->asked, text->data, text->len);
 	statement->token = 0;
 	statement->mark_read = false;
 	statement->generation = fence_present_generation();
 }
 
 static FenceToken
-make_token(const GuardCall *call, const StringInfoData *name, int64 number)
+make_token(const GuardCall *call, FenceRowName *name, int64 number)
 {
 	FenceToken	token;
 
-	token.name = fence_name(name->data, name->len);
+	token.name = resource_of(name);
 	token.number = number;
 	token.holder = NULL;
 	token.lease = call->policy->lease;
@@ -252,7 +278,7 @@ present(GuardCall *call, const FenceToken *token, AttrNumber attnum)
  * so far was only observed.
  */
 static bool
-context_token(GuardCall *call, const StringInfoData *name, int64 *token)
+context_token(GuardCall *call, FenceRowName *name, int64 *token)
 {
 	GuardStatement *statement = call->statement;
 	FenceToken	again;
@@ -273,38 +299,43 @@ context_token(GuardCall *call, const StringInfoData *name, int64 *token)
 }
 
 static bool
-require_token(GuardCall *call, const StringInfoData *name, int64 *token)
+require_token(GuardCall *call, FenceRowName *name, int64 *token)
 {
 	return context_token(call, name, token) &&
 		(*token != 0 || refuse_no_token(call, name));
 }
 
+static bool
+refuse_number(GuardCall *call, int64 number)
+{
+	const FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
+							psprintf("invalid fencing token: %lld",
+									 (long long) number),
+							psprintf("It was set in column \"%s\" of table \"%s\".",
+									 call->policy->token_column,
+									 RelationGetRelationName(call->relation)),
+							"Fencing tokens start at 1.");
+	return accepted(call, verdict, call->policy->token_attnum);
+}
+
 /*
- * A token that the statement sets in the token column.
+ * A token that the statement sets in the token column is presented, unless it
+ * has been.
  */
 static bool
-present_column_token(GuardCall *call, const StringInfoData *name, int64 number)
+present_column_token(GuardCall *call, FenceRowName *name, int64 number)
 {
-	const FenceVerdict *verdict = NULL;
-	FenceToken	token = make_token(call, name, number);
+	FenceToken	token;
 	int64		context;
 
-	if (number < 1)
-		verdict = fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
-								psprintf("invalid fencing token: %lld",
-										 (long long) number),
-								psprintf("It was set in column \"%s\" of table \"%s\".",
-										 call->policy->token_column,
-										 RelationGetRelationName(call->relation)),
-								"Fencing tokens start at 1.");
-	else if (fence_policy_presents(call->policy))
-	{
-		if (!context_token(call, name, &context))
-			return false;
-		if (context != number)
-			return present(call, &token, call->policy->token_attnum);
-	}
-	return accepted(call, verdict, call->policy->token_attnum);
+	if (!context_token(call, name, &context))
+		return false;
+	if (context == number)
+		return true;
+	token = make_token(call, name, number);
+	return present(call, &token, call->policy->token_attnum);
 }
 
 /*
@@ -313,10 +344,10 @@ present_column_token(GuardCall *call, const StringInfoData *name, int64 number)
  * resource, and whoever acquired the resource here has too.
  */
 static bool
-judge_new_row(GuardCall *call, const StringInfoData *name, int64 token)
+judge_new_row(GuardCall *call, FenceRowName *name, int64 token)
 {
 	GuardStatement *statement = call->statement;
-	FenceName	resource = fence_name(name->data, name->len);
+	FenceName	resource = resource_of(name);
 	FenceRow	row;
 
 	ask_about(statement, name);
@@ -337,23 +368,20 @@ render(GuardCall *call, TupleTableSlot *slot, FenceRowName *name)
 	AttrNumber	attnum = InvalidAttrNumber;
 	const FenceVerdict *verdict;
 
-	verdict = fence_row_name(call->policy, call->relation, slot, name,
-							 &attnum);
+	verdict = fence_row_name_set(name, call->relation, slot, &attnum);
 	return accepted(call, verdict, attnum);
 }
 
 /*
- * Renders the name that an updated row has in its old version or in its new
- * one, and returns the one of the other version, whose name is *name: mostly
- * the same.  NULL if it has none.
+ * The name of the other version of an updated row, whose first version is
+ * named already; NULL if it has none.  Mostly it is the same.
  */
 static FenceRowName *
-render_other(GuardCall *call, TupleTableSlot *slot, TupleTableSlot *other,
-			 FenceRowName *name, FenceRowName *other_name)
+name_other(GuardCall *call, FenceRowName *name, TupleTableSlot *other,
+		   FenceRowName *other_name)
 {
 	/* Without the trigger, the columns that name the resource are not set. */
-	if (call->update != NULL ||
-		fence_row_name_same(call->policy, slot, other))
+	if (call->update != NULL || fence_row_name_fits(name, other))
 		return name;
 	return render(call, other, other_name) ? other_name : NULL;
 }
@@ -396,10 +424,11 @@ update_sets_token(const GuardCall *call, TupleTableSlot *old,
 				  TupleTableSlot *new)
 {
 	AttrNumber	attnum = call->policy->token_attnum;
+	bool		is_set = call->update != NULL ? call->update->sets_token :
+		bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber,
+					  call->trigdata->tg_updatedcols);
 
-	if (!bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber,
-					   call->trigdata->tg_updatedcols) ||
-		slot_attisnull(new, attnum))
+	if (!is_set || slot_attisnull(new, attnum))
 		return false;
 	return !call->statement->in_merge ||
 		token_value(call, new) != token_value(call, old);
@@ -407,12 +436,16 @@ update_sets_token(const GuardCall *call, TupleTableSlot *old,
 
 /* The token of the row: what the statement sets, else what is presented. */
 static bool
-row_token(GuardCall *call, const StringInfoData *name, TupleTableSlot *new,
+row_token(GuardCall *call, FenceRowName *name, TupleTableSlot *new,
 		  bool is_set, int64 *token)
 {
 	*token = token_value(call, new);
-	return is_set ? present_column_token(call, name, *token) :
-		require_token(call, name, token);
+	if (!is_set)
+		return require_token(call, name, token);
+	if (*token < 1)
+		return refuse_number(call, *token);
+	return !fence_policy_presents(call->policy) ||
+		present_column_token(call, name, *token);
 }
 
 static bool
@@ -421,17 +454,17 @@ judge_insert(GuardCall *call, TupleTableSlot *new, int64 *token)
 	FenceRowName *name = &call->statement->new_name;
 
 	return render(call, new, name) &&
-		row_token(call, &name->text, new, insert_sets_token(call, new),
+		row_token(call, name, new, insert_sets_token(call, new),
 				  token) &&
 		(fence_policy_presents(call->policy) ||
-		 judge_new_row(call, &name->text, *token));
+		 judge_new_row(call, name, *token));
 }
 
 /* The row leaves its resource for another one: with a token of its own. */
 static bool
 judge_leaving(GuardCall *call, TupleTableSlot *old)
 {
-	StringInfo	name = &call->statement->old_name.text;
+	FenceRowName *name = &call->statement->old_name;
 	int64		token;
 
 	return require_token(call, name, &token) &&
@@ -443,18 +476,15 @@ judge_update(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new,
 			 int64 *token)
 {
 	FenceRowName *old_name = &call->statement->old_name;
-	FenceRowName *new_name;
-	StringInfo	name;
+	FenceRowName *name;
 	bool		same;
 
 	if (!render(call, old, old_name))
 		return false;
-	new_name = render_other(call, old, new, old_name,
-							&call->statement->new_name);
-	if (new_name == NULL)
+	name = name_other(call, old_name, new, &call->statement->new_name);
+	if (name == NULL)
 		return false;
-	same = same_name(&old_name->text, &new_name->text);
-	name = &new_name->text;
+	same = name == old_name || same_name(old_name, name);
 
 	return (same || judge_leaving(call, old)) &&
 		row_token(call, name, new, update_sets_token(call, old, new),
@@ -475,6 +505,27 @@ is_moved(const GuardCall *call, TupleTableSlot *old)
 		ItemPointerEquals(&call->statement->updated, &old->tts_tid);
 }
 
+/* The row with its token; the one that is in it already is not stamped. */
+static HeapTuple
+with_token(const GuardCall *call, TupleTableSlot *slot, HeapTuple tuple,
+		   int64 token)
+{
+	return token_value(call, slot) == token ? tuple :
+		stamp(call, tuple, token);
+}
+
+static HeapTuple
+before_update(GuardCall *call)
+{
+	TriggerData *trigdata = call->trigdata;
+	TupleTableSlot *new = trigdata->tg_newslot;
+	int64		token;
+
+	if (!judge_update(call, trigdata->tg_trigslot, new, &token))
+		return trigdata->tg_newtuple;
+	return with_token(call, new, trigdata->tg_newtuple, token);
+}
+
 /*
  * BEFORE ROW, with a token column: returns the tuple to go on with.
  */
@@ -486,38 +537,29 @@ before_row(GuardCall *call)
 	HeapTuple	tuple = trigdata->tg_trigtuple;
 	int64		token;
 
-	if (TRIGGER_FIRED_BY_DELETE(trigdata->tg_event))
-	{
-		if (!is_moved(call, slot) &&
-			render(call, slot, &call->statement->old_name))
-			(void) judge_leaving(call, slot);
-		return tuple;
-	}
 	if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
-	{
-		tuple = trigdata->tg_newtuple;
-		if (!judge_update(call, slot, trigdata->tg_newslot, &token))
-			return tuple;
-		slot = trigdata->tg_newslot;
-	}
-	else if (!judge_insert(call, slot, &token))
-		return tuple;
-	return token_value(call, slot) == token ? tuple :
-		stamp(call, tuple, token);
+		return before_update(call);
+	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
+		return judge_insert(call, slot, &token) ?
+			with_token(call, slot, tuple, token) : tuple;
+	if (!is_moved(call, slot) &&
+		render(call, slot, &call->statement->old_name))
+		(void) judge_leaving(call, slot);
+	return tuple;
 }
 
 static bool
-refuse_triggered_change(GuardCall *call, const StringInfoData *name,
+refuse_triggered_change(GuardCall *call, FenceRowName *name,
 						int64 token)
 {
 	const char *table = RelationGetRelationName(call->relation);
 	const char *column = call->policy->token_column;
-	FenceName	resource = fence_name(name->data, name->len);
+	FenceName	resource = resource_of(name);
 	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
 							psprintf("a trigger has replaced the fencing token for resource \"%s\"",
-									 name->data),
+									 fence_row_name_text(name)->data),
 							token == 0 ?
 							psprintf("Column \"%s\" of table \"%s\" is to hold no token.",
 									 column, table) :
@@ -537,13 +579,12 @@ static bool
 judge_written(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 {
 	FenceRowName *old_name;
-	FenceRowName *new_name = &call->statement->new_name;
-	StringInfo	name = &new_name->text;
+	FenceRowName *name = &call->statement->new_name;
 	int64		token = token_value(call, new);
 	int64		presented;
 	bool		same = true;
 
-	if (!render(call, new, new_name))
+	if (!render(call, new, name))
 		return false;
 	if (token < 1)
 		return refuse_triggered_change(call, name, 0);
@@ -551,12 +592,11 @@ judge_written(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 	{
 		if (!not_below(call, name, token, token_value(call, old), old))
 			return false;
-		old_name = render_other(call, new, old, new_name,
-								&call->statement->old_name);
+		old_name = name_other(call, name, old, &call->statement->old_name);
 		if (old_name == NULL)
 			return false;
-		same = same_name(&old_name->text, name);
-		if (!same && !require_token(call, &old_name->text, &presented))
+		same = same_name(old_name, name);
+		if (!same && !require_token(call, old_name, &presented))
 			return false;
 	}
 	if (fence_policy_presents(call->policy))
@@ -575,17 +615,17 @@ judge_resources(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 	int64		token;
 
 	if (new != NULL && (!render(call, new, new_name) ||
-						!require_token(call, &new_name->text, &token)))
+						!require_token(call, new_name, &token)))
 		return false;
 	if (old == NULL)
 		return true;
 	if (new == NULL)
 		return render(call, old, old_name) &&
-			require_token(call, &old_name->text, &token);
-	old_name = render_other(call, new, old, new_name, old_name);
+			require_token(call, old_name, &token);
+	old_name = name_other(call, new_name, old, old_name);
 	return old_name != NULL &&
-		(same_name(&old_name->text, &new_name->text) ||
-		 require_token(call, &old_name->text, &token));
+		(same_name(old_name, new_name) ||
+		 require_token(call, old_name, &token));
 }
 
 static void
@@ -613,7 +653,7 @@ after_row(GuardCall *call)
  * The table is locked already, so nobody can add one.
  */
 static bool
-judge_stored_rows(GuardCall *call, const StringInfoData *name, int64 token)
+judge_stored_rows(GuardCall *call, FenceRowName *name, int64 token)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(call->relation, snapshot, 0, NULL);
@@ -644,10 +684,10 @@ judge_whole_table(GuardCall *call)
 
 	if (!call->policy->has_columns)
 		return render(call, NULL, name) &&
-			require_token(call, &name->text, &token) &&
+			require_token(call, name, &token) &&
 			(call->policy->token_column == NULL ||
 			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
-			 judge_stored_rows(call, &name->text, token));
+			 judge_stored_rows(call, name, token));
 	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
 							psprintf("cannot truncate table \"%s\"",
 									 RelationGetRelationName(call->relation)),
@@ -657,31 +697,37 @@ judge_whole_table(GuardCall *call)
 	return accepted(call, verdict, InvalidAttrNumber);
 }
 
+static GuardStatement *
+make_statement(const GuardCall *call, FmgrInfo *flinfo)
+{
+	MemoryContext cxt = flinfo->fn_mcxt;
+	const FencePolicy *policy;
+	GuardStatement *statement;
+
+	policy = call->update != NULL ? call->update->policy :
+		fence_policy_of_trigger(call->relation, call->trigdata->tg_trigger);
+	statement = MemoryContextAllocZero(cxt,
+									   offsetof(GuardStatement, values) +
+									   2 * policy->nparts * sizeof(Datum));
+	statement->policy = policy;
+	statement->in_merge = fence_in_merge(flinfo, call->relation);
+	fence_row_name_init(&statement->old_name, policy, cxt, statement->values);
+	fence_row_name_init(&statement->new_name, policy, cxt,
+						statement->values + policy->nparts);
+	ItemPointerSetInvalid(&statement->updated);
+	return statement;
+}
+
 /*
  * Finds the policy, and what is kept of the rows before this one.
  */
-static void
+static inline void
 open_statement(GuardCall *call, FmgrInfo *flinfo)
 {
-	GuardStatement *statement = flinfo->fn_extra;
-	MemoryContext oldcxt;
-
-	if (statement == NULL)
-	{
-		oldcxt = MemoryContextSwitchTo(flinfo->fn_mcxt);
-		statement = palloc0(sizeof(GuardStatement));
-		statement->policy = fence_policy_of_trigger(call->relation,
-													call->trigdata->tg_trigger);
-		statement->in_merge = fence_in_merge(flinfo, call->relation);
-		fence_row_name_init(&statement->old_name, statement->policy);
-		fence_row_name_init(&statement->new_name, statement->policy);
-		ItemPointerSetInvalid(&statement->updated);
-		initStringInfo(&statement->asked);
-		flinfo->fn_extra = statement;
-		MemoryContextSwitchTo(oldcxt);
-	}
-	call->statement = statement;
-	call->policy = statement->policy;
+	if (flinfo->fn_extra == NULL)
+		flinfo->fn_extra = make_statement(call, flinfo);
+	call->statement = flinfo->fn_extra;
+	call->policy = call->statement->policy;
 }
 
 /* Is there a BEFORE ROW guard, too? */
@@ -873,7 +919,7 @@ follow(GuardCall *call)
 		call->policy->marks == FENCE_MARKS_BOTH &&
 		token_value(call, new) > 0 && render(call, new, name))
 	{
-		resource = fence_name(name->text.data, name->text.len);
+		resource = resource_of(name);
 		(void) fence_raise(&resource, token_value(call, new));
 	}
 }
@@ -918,7 +964,7 @@ fence_guard_update(FenceUpdate *update)
 	else
 	{
 		open_statement(&call, update->flinfo);
-		update->tuple = before_row(&call);
+		update->tuple = before_update(&call);
 	}
 	update->verdict = call.verdict;
 	update->site.relation = call.relation;

@@ -14,6 +14,7 @@
 #include "access/htup.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
+#include "policy.h"
 #include "verdict.h"
 
 /* The trigger that fence.protect() creates for a token column. */
@@ -24,6 +25,8 @@ typedef struct FenceUpdate
 {
 	TriggerData *trigdata;		/* what the trigger would have got */
 	FmgrInfo   *flinfo;
+	const FencePolicy *policy;
+	bool		sets_token;		/* the statement sets the token column */
 	bool		(*lock) (void *arg);	/* locks the row, false: it has changed */
 	void	   *arg;
 

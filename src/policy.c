@@ -28,6 +28,7 @@
 
 #include "errors.h"
 #include "policy.h"
+#include "resource.h"
 
 typedef struct CachedPolicy
 {
@@ -289,6 +290,29 @@ bind_key_column(FencePolicy *policy, Relation relation)
 }
 
 /*
+ * Integers are of limited length; so is the literal text of a template.
+ */
+static bool
+always_fits(const FencePolicy *policy)
+{
+	int			len = 0;
+	int			i;
+
+	for (i = 0; i < policy->nparts; i++)
+	{
+		Oid			type = policy->columns[i].type;
+
+		if (!policy->parts[i].is_column)
+			len += policy->parts[i].len;
+		else if (type == INT2OID || type == INT4OID || type == INT8OID)
+			len += MAXINT8LEN;
+		else
+			return false;
+	}
+	return len > 0 && len <= FENCE_RESOURCE_MAX;
+}
+
+/*
  * Looks up the policy's columns in the relation.  Returns a verdict if one is
  * missing or of no use, and sets *attnum to it if it is there.  The result
  * lives in the current memory context.
@@ -309,6 +333,7 @@ fence_policy_bind(FencePolicy *policy, Relation relation, AttrNumber *attnum)
 									   policy->parts[i].text);
 		*attnum = policy->columns[i].attnum;
 	}
+	policy->always_fits = problem == NULL && always_fits(policy);
 	if (problem == NULL && policy->token_column != NULL)
 	{
 		problem = bind_token_column(policy, relation);
@@ -469,15 +494,6 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 	entry->policy = policy;
 	MemoryContextSetParent(cxt, CacheMemoryContext);
 	return policy;
-}
-
-/*
- * Are the tokens of this policy judged against fence.resource?
- */
-bool
-fence_policy_presents(const FencePolicy *policy)
-{
-	return policy->marks != FENCE_MARKS_ROW || policy->lease != NULL;
 }
 
 /*

@@ -66,6 +66,7 @@ typedef struct FencePolicy
 
 	/* bound to a relation */
 	FenceColumn *columns;		/* one per part, unused for literal text */
+	bool		always_fits;	/* can no name be empty or too long? */
 	AttrNumber	token_attnum;	/* 0 if there is no token column */
 	FenceColumn key;			/* attnum 0 if there is no key column */
 	const FenceVerdict *problem;	/* why it cannot work, or NULL */
@@ -87,6 +88,12 @@ extern const FencePolicy *fence_policy_cached(Relation relation,
 											  const Trigger *trigger);
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,
 												  const Trigger *trigger);
-extern bool fence_policy_presents(const FencePolicy *policy);
+
+/* Are the tokens of this policy judged against fence.resource? */
+static inline bool
+fence_policy_presents(const FencePolicy *policy)
+{
+	return policy->marks != FENCE_MARKS_ROW || policy->lease != NULL;
+}
 
 #endif							/* FENCE_POLICY_H */

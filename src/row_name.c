@@ -3,9 +3,9 @@
  * row_name.c
  *	  What a row belongs to: the name of its resource, and its key.
  *
- * Both are made of the row's columns.  A bulk write asks for the name of each
- * row, and mostly gets the same one again; so it is written anew only if one
- * of the values has changed.
+ * Both are made of the row's columns.  Names are kept from row to row of a
+ * bulk write: a row with the same values has the same name.  It is written
+ * when somebody asks for it, or, where it could be too long or empty, at once.
  *
  * IDENTIFICATION
  *	  src/row_name.c
@@ -138,14 +138,19 @@ bad_length(const StringInfoData *name, Relation relation)
 }
 
 /*
- * A name in the current memory context.
+ * A name that is still to be set.  It gets an array of zeroes, one per part
+ * of the template.
  */
 void
-fence_row_name_init(FenceRowName *name, const FencePolicy *policy)
+fence_row_name_init(FenceRowName *name, const FencePolicy *policy,
+					MemoryContext cxt, Datum *values)
 {
-	initStringInfo(&name->text);
+	name->policy = policy;
+	name->cxt = cxt;
+	name->values = values;
 	name->known = false;
-	name->values = palloc0(policy->nparts * sizeof(Datum));
+	name->written = false;
+	name->text.data = NULL;
 }
 
 /*
@@ -158,10 +163,106 @@ same_value(const FenceColumn *column, Datum a, Datum b)
 		datumIsEqual(a, b, false, column->typlen);
 }
 
-/* Is the name that of the row, too? */
-static bool
-fits(const FencePolicy *policy, TupleTableSlot *slot, const FenceRowName *name)
+static void
+keep_value(FenceRowName *name, int part, Datum value)
 {
+	const FenceColumn *column = &name->policy->columns[part];
+	Datum	   *kept = &name->values[part];
+	MemoryContext oldcxt;
+
+	if (column->typbyval)
+	{
+		*kept = value;
+		return;
+	}
+	if (DatumGetPointer(*kept) != NULL)
+		pfree(DatumGetPointer(*kept));
+	*kept = (Datum) 0;
+	oldcxt = MemoryContextSwitchTo(name->cxt);
+	*kept = datumCopy(value, false, column->typlen);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+static void
+write_name(FenceRowName *name)
+{
+	const FencePolicy *policy = name->policy;
+	MemoryContext oldcxt;
+	int			i;
+
+	if (name->text.data == NULL)
+	{
+		oldcxt = MemoryContextSwitchTo(name->cxt);
+		initStringInfo(&name->text);
+		MemoryContextSwitchTo(oldcxt);
+	}
+	resetStringInfo(&name->text);
+	for (i = 0; i < policy->nparts; i++)
+	{
+		const FenceTemplatePart *part = &policy->parts[i];
+
+		if (part->is_column)
+			append_column(&policy->columns[i], name->values[i], &name->text);
+		else
+			appendBinaryStringInfo(&name->text, part->text, part->len);
+	}
+	name->written = true;
+}
+
+/*
+ * Sets the name to that of the row's resource; returns a verdict, 22004 or
+ * 22023, if the row has none, and sets *attnum to the column that is to blame.
+ * A slot is needed only if the template has columns.
+ */
+const FenceVerdict *
+fence_row_name_set(FenceRowName *name, Relation relation,
+				   TupleTableSlot *slot, AttrNumber *attnum)
+{
+	const FencePolicy *policy = name->policy;
+	bool		same = name->known;
+	int			i;
+
+	name->known = false;
+	for (i = 0; i < policy->nparts; i++)
+	{
+		const FenceColumn *column = &policy->columns[i];
+		bool		isnull;
+		Datum		value;
+
+		if (!policy->parts[i].is_column)
+			continue;
+		value = slot_getattr(slot, column->attnum, &isnull);
+		if (isnull)
+		{
+			*attnum = column->attnum;
+			return null_column(policy->parts[i].text, relation);
+		}
+		if (same && same_value(column, value, name->values[i]))
+			continue;
+		same = false;
+		keep_value(name, i, value);
+	}
+	if (!same)
+	{
+		name->written = false;
+		if (!policy->always_fits)
+		{
+			write_name(name);
+			if (name->text.len == 0 || name->text.len > FENCE_RESOURCE_MAX)
+				return bad_length(&name->text, relation);
+		}
+	}
+	name->known = true;
+	return NULL;
+}
+
+/*
+ * Is the name, which has been set, surely that of this row, too?
+ */
+bool
+fence_row_name_fits(const FenceRowName *name, TupleTableSlot *slot)
+{
+	const FencePolicy *policy = name->policy;
 	int			i;
 
 	for (i = 0; i < policy->nparts; i++)
@@ -179,94 +280,15 @@ fits(const FencePolicy *policy, TupleTableSlot *slot, const FenceRowName *name)
 	return true;
 }
 
-/* Keeps a value of the name's row, in the name's memory context. */
-static void
-keep_value(FenceRowName *name, int part, const FenceColumn *column,
-		   Datum value)
-{
-	MemoryContext oldcxt;
-	Datum	   *kept = &name->values[part];
-
-	if (column->typbyval)
-	{
-		*kept = value;
-		return;
-	}
-	if (DatumGetPointer(*kept) != NULL)
-		pfree(DatumGetPointer(*kept));
-	*kept = (Datum) 0;
-	oldcxt = MemoryContextSwitchTo(GetMemoryChunkContext(name->values));
-	*kept = datumCopy(value, false, column->typlen);
-	MemoryContextSwitchTo(oldcxt);
-}
-
 /*
- * Sets the name to that of the row's resource; returns a verdict, 22004 or
- * 22023, if the row has none, and sets *attnum to the column that is to blame.
- * A slot is needed only if the template has columns.
+ * The name, which has been set.
  */
-const FenceVerdict *
-fence_row_name(const FencePolicy *policy, Relation relation,
-			   TupleTableSlot *slot, FenceRowName *name, AttrNumber *attnum)
+const StringInfoData *
+fence_row_name_text(FenceRowName *name)
 {
-	int			i;
-
-	if (name->known && fits(policy, slot, name))
-		return NULL;
-	name->known = false;
-	resetStringInfo(&name->text);
-	for (i = 0; i < policy->nparts; i++)
-	{
-		const FenceTemplatePart *part = &policy->parts[i];
-		FenceColumn *column = &policy->columns[i];
-		bool		isnull;
-		Datum		value;
-
-		if (!part->is_column)
-		{
-			appendBinaryStringInfo(&name->text, part->text, part->len);
-			continue;
-		}
-		value = slot_getattr(slot, column->attnum, &isnull);
-		if (isnull)
-		{
-			*attnum = column->attnum;
-			return null_column(part->text, relation);
-		}
-		append_column(column, value, &name->text);
-		keep_value(name, i, column, value);
-	}
-	if (name->text.len == 0 || name->text.len > FENCE_RESOURCE_MAX)
-		return bad_length(&name->text, relation);
-	name->known = true;
-	return NULL;
-}
-
-/*
- * Do two rows surely belong to the same resource?  One of them has a name.
- */
-bool
-fence_row_name_same(const FencePolicy *policy, TupleTableSlot *a,
-					TupleTableSlot *b)
-{
-	bool		a_isnull;
-	bool		b_isnull;
-	int			i;
-
-	for (i = 0; i < policy->nparts; i++)
-	{
-		const FenceColumn *column = &policy->columns[i];
-		Datum		a_value;
-		Datum		b_value;
-
-		if (!policy->parts[i].is_column)
-			continue;
-		a_value = slot_getattr(a, column->attnum, &a_isnull);
-		b_value = slot_getattr(b, column->attnum, &b_isnull);
-		if (a_isnull || b_isnull || !same_value(column, a_value, b_value))
-			return false;
-	}
-	return true;
+	if (!name->written)
+		write_name(name);
+	return &name->text;
 }
 
 static const FenceVerdict *

@@ -15,23 +15,27 @@
 #include "lib/stringinfo.h"
 #include "policy.h"
 
-/* The resource of a row, kept from row to row. */
+/* The name of a row's resource, kept from row to row. */
 typedef struct FenceRowName
 {
-	StringInfoData text;
-	bool		known;			/* is it that of these values? */
+	const FencePolicy *policy;
+	MemoryContext cxt;			/* holds the rest */
 	Datum	   *values;			/* of the columns, one per part */
+	bool		known;			/* are they those of a row? */
+	bool		written;		/* is the text made of them? */
+	StringInfoData text;
 } FenceRowName;
 
 extern void fence_row_name_init(FenceRowName *name,
-								const FencePolicy *policy);
-extern const FenceVerdict *fence_row_name(const FencePolicy *policy,
-										  Relation relation,
-										  TupleTableSlot *slot,
-										  FenceRowName *name,
-										  AttrNumber *attnum);
-extern bool fence_row_name_same(const FencePolicy *policy,
-								TupleTableSlot *a, TupleTableSlot *b);
+								const FencePolicy *policy,
+								MemoryContext cxt, Datum *values);
+extern const FenceVerdict *fence_row_name_set(FenceRowName *name,
+											  Relation relation,
+											  TupleTableSlot *slot,
+											  AttrNumber *attnum);
+extern bool fence_row_name_fits(const FenceRowName *name,
+								TupleTableSlot *slot);
+extern const StringInfoData *fence_row_name_text(FenceRowName *name);
 extern const FenceVerdict *fence_row_key(const FencePolicy *policy,
 										 Relation relation,
 										 TupleTableSlot *slot,
