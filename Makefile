@@ -16,6 +16,7 @@ OBJS = \
 	src/counters.o \
 	src/evict.o \
 	src/execution.o \
+	src/fast_update.o \
 	src/forget.o \
 	src/guard.o \
 	src/guard_key.o \
@@ -40,6 +41,7 @@ OBJS = \
 	src/redis_tls.o \
 	src/rejection.o \
 	src/resource.o \
+	src/row_name.o \
 	src/sequence.o \
 	src/shmem.o \
 	src/statement.o \

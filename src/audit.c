@@ -28,6 +28,7 @@
 #include "attempt.h"
 #include "policy.h"
 #include "resource.h"
+#include "row_name.h"
 
 PG_FUNCTION_INFO_V1(fence_trigger_arguments);
 PG_FUNCTION_INFO_V1(fence_policy_problem);
@@ -152,7 +153,8 @@ static void
 judge_stored_row(const FencePolicy *policy, Relation relation,
 				 TupleTableSlot *slot, LastMark *last, ReturnSetInfo *rsinfo)
 {
-	StringInfoData name;
+	FenceRowName name;
+	const StringInfoData *text;
 	AttrNumber	attnum;
 	Datum		values[2];
 	bool		nulls[2] = {false, false};
@@ -160,12 +162,15 @@ judge_stored_row(const FencePolicy *policy, Relation relation,
 	values[1] = slot_getattr(slot, policy->token_attnum, &nulls[1]);
 	if (nulls[1])
 		return;
-	initStringInfo(&name);
-	if (fence_policy_resource(policy, relation, slot, &name,
-							  &attnum) != NULL ||
-		DatumGetInt64(values[1]) <= mark_of(&name, last))
+	fence_row_name_init(&name, policy, CurrentMemoryContext,
+						palloc0(policy->nparts * sizeof(Datum)));
+	if (fence_row_name_set(&name, relation, slot, &attnum) != NULL)
 		return;
-	values[0] = PointerGetDatum(cstring_to_text_with_len(name.data, name.len));
+	text = fence_row_name_text(&name);
+	if (DatumGetInt64(values[1]) <= mark_of(text, last))
+		return;
+	values[0] = PointerGetDatum(cstring_to_text_with_len(text->data,
+														 text->len));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

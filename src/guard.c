@@ -56,6 +56,7 @@
 #include "policy.h"
 #include "present.h"
 #include "resource.h"
+#include "row_name.h"
 #include "stats.h"
 
 PG_FUNCTION_INFO_V1(fence_guard);
@@ -66,8 +67,11 @@ PG_FUNCTION_INFO_V1(fence_guard);
  */
 typedef struct GuardStatement
 {
-	StringInfoData old_name;	/* scratch: resources of the current row */
-	StringInfoData new_name;
+	const FencePolicy *policy;	/* no execution outlives its transaction */
+	bool		in_merge;
+
+	FenceRowName old_name;		/* of the row judged last */
+	FenceRowName new_name;
 
 	/* The row version that BEFORE UPDATE has judged last. */
 	ItemPointerData updated;
@@ -78,6 +82,8 @@ typedef struct GuardStatement
 	uint64		generation;
 	bool		mark_read;		/* has its mark been read? */
 	int64		lowest;			/* a token that is not below that mark */
+
+	Datum		values[FLEXIBLE_ARRAY_MEMBER];	/* for the names */
 } GuardStatement;
 
 /* One call of the trigger. */
@@ -88,7 +94,7 @@ typedef struct GuardCall
 	const FencePolicy *policy;
 	GuardStatement *statement;
 	const FmgrInfo *flinfo;
-	bool		in_merge;
+	FenceUpdate *update;		/* NULL in a trigger: the row is locked */
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
 	AttrNumber	attnum;			/* the column that it is about, or 0 */
@@ -105,16 +111,24 @@ accepted(GuardCall *call, const FenceVerdict *verdict, AttrNumber attnum)
 	return verdict == NULL;
 }
 
+static FenceName
+resource_of(FenceRowName *name)
+{
+	const StringInfoData *text = fence_row_name_text(name);
+
+	return fence_name(text->data, text->len);
+}
+
 static bool
-refuse_no_token(GuardCall *call, const StringInfoData *name)
+refuse_no_token(GuardCall *call, FenceRowName *name)
 {
 	const char *table = RelationGetRelationName(call->relation);
-	FenceName	resource = fence_name(name->data, name->len);
+	FenceName	resource = resource_of(name);
 	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_FENCE_NO_TOKEN,
 							psprintf("no fencing token presented for resource \"%s\"",
-									 name->data),
+									 fence_row_name_text(name)->data),
 							psprintf("The write on table \"%s\" needs one; this transaction has presented %s.",
 									 table, fence_presented_any() ?
 									 "tokens of other resources only" : "none"),
@@ -158,7 +172,7 @@ row_key(Relation relation, TupleTableSlot *slot)
  * stored may not go down.
  */
 static bool
-not_below(GuardCall *call, const StringInfoData *name, int64 token,
+not_below(GuardCall *call, FenceRowName *name, int64 token,
 		  int64 stored, TupleTableSlot *slot)
 {
 	const char *key;
@@ -167,11 +181,12 @@ not_below(GuardCall *call, const StringInfoData *name, int64 token,
 
 	if (token >= stored)
 		return true;
-	resource = fence_name(name->data, name->len);
+	resource = resource_of(name);
 	key = row_key(call->relation, slot);
 	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
 							psprintf("fencing token %lld for resource \"%s\" is stale",
-									 (long long) token, name->data),
+									 (long long) token,
+									 fence_row_name_text(name)->data),
 							psprintf("%s of table \"%s\" holds token %lld.",
 									 key != NULL ? psprintf("Row %s", key) :
 									 "The row",
@@ -194,31 +209,47 @@ token_value(const GuardCall *call, TupleTableSlot *slot)
 }
 
 static bool
-same_name(const StringInfoData *a, const StringInfoData *b)
+same_text(const StringInfoData *a, const StringInfoData *b)
 {
 	return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
 }
 
+static bool
+same_name(FenceRowName *a, FenceRowName *b)
+{
+	return a == b ||
+		same_text(fence_row_name_text(a), fence_row_name_text(b));
+}
+
 /* Points the statement's memory of the last question at this resource. */
 static void
-ask_about(GuardStatement *statement, const StringInfoData *name)
+ask_about(GuardStatement *statement, FenceRowName *name)
 {
+	const StringInfoData *text = fence_row_name_text(name);
+	MemoryContext oldcxt;
+
 	if (statement->generation == fence_present_generation() &&
-		same_name(&statement->asked, name))
+		same_text(&statement->asked, text))
 		return;
+	if (statement->asked.data == NULL)
+	{
+		oldcxt = MemoryContextSwitchTo(name->cxt);
+		initStringInfo(&statement->asked);
+		MemoryContextSwitchTo(oldcxt);
+	}
 	resetStringInfo(&statement->asked);
-	appendBinaryStringInfo(&statement->asked, name->data, name->len);
+	appendBinaryStringInfo(&statement->asked, text->data, text->len);
 	statement->token = 0;
 	statement->mark_read = false;
 	statement->generation = fence_present_generation();
 }
 
 static FenceToken
-make_token(const GuardCall *call, const StringInfoData *name, int64 number)
+make_token(const GuardCall *call, FenceRowName *name, int64 number)
 {
 	FenceToken	token;
 
-	token.name = fence_name(name->data, name->len);
+	token.name = resource_of(name);
 	token.number = number;
 	token.holder = NULL;
 	token.lease = call->policy->lease;
@@ -227,12 +258,29 @@ make_token(const GuardCall *call, const StringInfoData *name, int64 number)
 }
 
 /*
+ * Presents a token, which may raise the mark, and with that fence off an older
+ * holder: that must wait until the row is ours to write.
+ */
+static bool
+present(GuardCall *call, const FenceToken *token, AttrNumber attnum)
+{
+	FenceUpdate *update = call->update;
+
+	if (update != NULL && !update->lock(update->arg))
+	{
+		update->changed = true;
+		return false;
+	}
+	return accepted(call, fence_present(token), attnum);
+}
+
+/*
  * Sets *token to the one presented for the resource, 0 if none is.  It is
  * presented once more: this policy may demand the lease too, or demand what
  * so far was only observed.
  */
 static bool
-context_token(GuardCall *call, const StringInfoData *name, int64 *token)
+context_token(GuardCall *call, FenceRowName *name, int64 *token)
 {
 	GuardStatement *statement = call->statement;
 	FenceToken	again;
@@ -243,7 +291,7 @@ context_token(GuardCall *call, const StringInfoData *name, int64 *token)
 		again = make_token(call, name, 0);
 		again.number = fence_presented(&again.name);
 		if (again.number != 0 &&
-			!accepted(call, fence_present(&again), InvalidAttrNumber))
+			!present(call, &again, InvalidAttrNumber))
 			return false;
 		statement->token = again.number;
 		statement->generation = fence_present_generation();
@@ -253,38 +301,43 @@ context_token(GuardCall *call, const StringInfoData *name, int64 *token)
 }
 
 static bool
-require_token(GuardCall *call, const StringInfoData *name, int64 *token)
+require_token(GuardCall *call, FenceRowName *name, int64 *token)
 {
 	return context_token(call, name, token) &&
 		(*token != 0 || refuse_no_token(call, name));
 }
 
+static bool
+refuse_number(GuardCall *call, int64 number)
+{
+	const FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
+							psprintf("invalid fencing token: %lld",
+									 (long long) number),
+							psprintf("It was set in column \"%s\" of table \"%s\".",
+									 call->policy->token_column,
+									 RelationGetRelationName(call->relation)),
+							"Fencing tokens start at 1.");
+	return accepted(call, verdict, call->policy->token_attnum);
+}
+
 /*
- * A token that the statement sets in the token column.
+ * A token that the statement sets in the token column is presented, unless it
+ * has been.
  */
 static bool
-present_column_token(GuardCall *call, const StringInfoData *name, int64 number)
+present_column_token(GuardCall *call, FenceRowName *name, int64 number)
 {
-	const FenceVerdict *verdict = NULL;
-	FenceToken	token = make_token(call, name, number);
+	FenceToken	token;
 	int64		context;
 
-	if (number < 1)
-		verdict = fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
-								psprintf("invalid fencing token: %lld",
-										 (long long) number),
-								psprintf("It was set in column \"%s\" of table \"%s\".",
-										 call->policy->token_column,
-										 RelationGetRelationName(call->relation)),
-								"Fencing tokens start at 1.");
-	else if (fence_policy_presents(call->policy))
-	{
-		if (!context_token(call, name, &context))
-			return false;
-		if (context != number)
-			verdict = fence_present(&token);
-	}
-	return accepted(call, verdict, call->policy->token_attnum);
+	if (!context_token(call, name, &context))
+		return false;
+	if (context == number)
+		return true;
+	token = make_token(call, name, number);
+	return present(call, &token, call->policy->token_attnum);
 }
 
 /*
@@ -293,10 +346,10 @@ present_column_token(GuardCall *call, const StringInfoData *name, int64 number)
  * resource, and whoever acquired the resource here has too.
  */
 static bool
-judge_new_row(GuardCall *call, const StringInfoData *name, int64 token)
+judge_new_row(GuardCall *call, FenceRowName *name, int64 token)
 {
 	GuardStatement *statement = call->statement;
-	FenceName	resource = fence_name(name->data, name->len);
+	FenceName	resource = resource_of(name);
 	FenceRow	row;
 
 	ask_about(statement, name);
@@ -312,14 +365,27 @@ judge_new_row(GuardCall *call, const StringInfoData *name, int64 token)
 }
 
 static bool
-render(GuardCall *call, TupleTableSlot *slot, StringInfo name)
+render(GuardCall *call, TupleTableSlot *slot, FenceRowName *name)
 {
 	AttrNumber	attnum = InvalidAttrNumber;
 	const FenceVerdict *verdict;
 
-	verdict = fence_policy_resource(call->policy, call->relation, slot, name,
-									&attnum);
+	verdict = fence_row_name_set(name, call->relation, slot, &attnum);
 	return accepted(call, verdict, attnum);
+}
+
+/*
+ * The name of the other version of an updated row, whose first version is
+ * named already; NULL if it has none.  Mostly it is the same.
+ */
+static FenceRowName *
+name_other(GuardCall *call, FenceRowName *name, TupleTableSlot *other,
+		   FenceRowName *other_name)
+{
+	/* Without the trigger, the columns that name the resource are not set. */
+	if (call->update != NULL || fence_row_name_fits(name, other))
+		return name;
+	return render(call, other, other_name) ? other_name : NULL;
 }
 
 /*
@@ -360,31 +426,38 @@ update_sets_token(const GuardCall *call, TupleTableSlot *old,
 				  TupleTableSlot *new)
 {
 	AttrNumber	attnum = call->policy->token_attnum;
+	bool		is_set = call->update != NULL ? call->update->sets_token :
+		bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber,
+					  call->trigdata->tg_updatedcols);
 
-	if (!bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber,
-					   call->trigdata->tg_updatedcols) ||
-		slot_attisnull(new, attnum))
+	if (!is_set || slot_attisnull(new, attnum))
 		return false;
-	return !call->in_merge || token_value(call, new) != token_value(call, old);
+	return !call->statement->in_merge ||
+		token_value(call, new) != token_value(call, old);
 }
 
 /* The token of the row: what the statement sets, else what is presented. */
 static bool
-row_token(GuardCall *call, const StringInfoData *name, TupleTableSlot *new,
+row_token(GuardCall *call, FenceRowName *name, TupleTableSlot *new,
 		  bool is_set, int64 *token)
 {
 	*token = token_value(call, new);
-	return is_set ? present_column_token(call, name, *token) :
-		require_token(call, name, token);
+	if (!is_set)
+		return require_token(call, name, token);
+	if (*token < 1)
+		return refuse_number(call, *token);
+	return !fence_policy_presents(call->policy) ||
+		present_column_token(call, name, *token);
 }
 
 static bool
 judge_insert(GuardCall *call, TupleTableSlot *new, int64 *token)
 {
-	StringInfo	name = &call->statement->new_name;
+	FenceRowName *name = &call->statement->new_name;
 
 	return render(call, new, name) &&
-		row_token(call, name, new, insert_sets_token(call, new), token) &&
+		row_token(call, name, new, insert_sets_token(call, new),
+				  token) &&
 		(fence_policy_presents(call->policy) ||
 		 judge_new_row(call, name, *token));
 }
@@ -393,7 +466,7 @@ judge_insert(GuardCall *call, TupleTableSlot *new, int64 *token)
 static bool
 judge_leaving(GuardCall *call, TupleTableSlot *old)
 {
-	StringInfo	name = &call->statement->old_name;
+	FenceRowName *name = &call->statement->old_name;
 	int64		token;
 
 	return require_token(call, name, &token) &&
@@ -404,20 +477,23 @@ static bool
 judge_update(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new,
 			 int64 *token)
 {
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
+	FenceRowName *old_name = &call->statement->old_name;
+	FenceRowName *name;
 	bool		same;
 
-	if (!render(call, old, old_name) || !render(call, new, new_name))
+	if (!render(call, old, old_name))
 		return false;
-	same = same_name(old_name, new_name);
+	name = name_other(call, old_name, new, &call->statement->new_name);
+	if (name == NULL)
+		return false;
+	same = name == old_name || same_name(old_name, name);
 
 	return (same || judge_leaving(call, old)) &&
-		row_token(call, new_name, new, update_sets_token(call, old, new),
+		row_token(call, name, new, update_sets_token(call, old, new),
 				  token) &&
-		not_below(call, new_name, *token, token_value(call, old), old) &&
+		not_below(call, name, *token, token_value(call, old), old) &&
 		(same || fence_policy_presents(call->policy) ||
-		 judge_new_row(call, new_name, *token));
+		 judge_new_row(call, name, *token));
 }
 
 /*
@@ -431,6 +507,27 @@ is_moved(const GuardCall *call, TupleTableSlot *old)
 		ItemPointerEquals(&call->statement->updated, &old->tts_tid);
 }
 
+/* The row with its token; the one that is in it already is not stamped. */
+static HeapTuple
+with_token(const GuardCall *call, TupleTableSlot *slot, HeapTuple tuple,
+		   int64 token)
+{
+	return token_value(call, slot) == token ? tuple :
+		stamp(call, tuple, token);
+}
+
+static HeapTuple
+before_update(GuardCall *call)
+{
+	TriggerData *trigdata = call->trigdata;
+	TupleTableSlot *new = trigdata->tg_newslot;
+	int64		token;
+
+	if (!judge_update(call, trigdata->tg_trigslot, new, &token))
+		return trigdata->tg_newtuple;
+	return with_token(call, new, trigdata->tg_newtuple, token);
+}
+
 /*
  * BEFORE ROW, with a token column: returns the tuple to go on with.
  */
@@ -442,38 +539,29 @@ before_row(GuardCall *call)
 	HeapTuple	tuple = trigdata->tg_trigtuple;
 	int64		token;
 
-	if (TRIGGER_FIRED_BY_DELETE(trigdata->tg_event))
-	{
-		if (!is_moved(call, slot) &&
-			render(call, slot, &call->statement->old_name))
-			(void) judge_leaving(call, slot);
-		return tuple;
-	}
 	if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
-	{
-		tuple = trigdata->tg_newtuple;
-		if (!judge_update(call, slot, trigdata->tg_newslot, &token))
-			return tuple;
-		slot = trigdata->tg_newslot;
-	}
-	else if (!judge_insert(call, slot, &token))
-		return tuple;
-	return token_value(call, slot) == token ? tuple :
-		stamp(call, tuple, token);
+		return before_update(call);
+	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
+		return judge_insert(call, slot, &token) ?
+			with_token(call, slot, tuple, token) : tuple;
+	if (!is_moved(call, slot) &&
+		render(call, slot, &call->statement->old_name))
+		(void) judge_leaving(call, slot);
+	return tuple;
 }
 
 static bool
-refuse_triggered_change(GuardCall *call, const StringInfoData *name,
+refuse_triggered_change(GuardCall *call, FenceRowName *name,
 						int64 token)
 {
 	const char *table = RelationGetRelationName(call->relation);
 	const char *column = call->policy->token_column;
-	FenceName	resource = fence_name(name->data, name->len);
+	FenceName	resource = resource_of(name);
 	FenceVerdict *verdict;
 
 	verdict = fence_verdict(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
 							psprintf("a trigger has replaced the fencing token for resource \"%s\"",
-									 name->data),
+									 fence_row_name_text(name)->data),
 							token == 0 ?
 							psprintf("Column \"%s\" of table \"%s\" is to hold no token.",
 									 column, table) :
@@ -492,38 +580,40 @@ refuse_triggered_change(GuardCall *call, const StringInfoData *name,
 static bool
 judge_written(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 {
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
+	FenceRowName *old_name;
+	FenceRowName *name = &call->statement->new_name;
 	int64		token = token_value(call, new);
 	int64		presented;
 	bool		same = true;
 
-	if (!render(call, new, new_name))
+	if (!render(call, new, name))
 		return false;
 	if (token < 1)
-		return refuse_triggered_change(call, new_name, 0);
+		return refuse_triggered_change(call, name, 0);
 	if (old != NULL)
 	{
-		if (!not_below(call, new_name, token, token_value(call, old), old) ||
-			!render(call, old, old_name))
+		if (!not_below(call, name, token, token_value(call, old), old))
 			return false;
-		same = same_name(old_name, new_name);
+		old_name = name_other(call, name, old, &call->statement->old_name);
+		if (old_name == NULL)
+			return false;
+		same = same_name(old_name, name);
+		if (!same && !require_token(call, old_name, &presented))
+			return false;
 	}
-	if (!same && !require_token(call, old_name, &presented))
-		return false;
 	if (fence_policy_presents(call->policy))
-		return require_token(call, new_name, &presented) &&
+		return require_token(call, name, &presented) &&
 			(token <= presented ||
-			 refuse_triggered_change(call, new_name, token));
-	return (old != NULL && same) || judge_new_row(call, new_name, token);
+			 refuse_triggered_change(call, name, token));
+	return (old != NULL && same) || judge_new_row(call, name, token);
 }
 
 /* AFTER ROW, without: the resources of the row, as written. */
 static bool
 judge_resources(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 {
-	StringInfo	old_name = &call->statement->old_name;
-	StringInfo	new_name = &call->statement->new_name;
+	FenceRowName *old_name = &call->statement->old_name;
+	FenceRowName *new_name = &call->statement->new_name;
 	int64		token;
 
 	if (new != NULL && (!render(call, new, new_name) ||
@@ -531,8 +621,12 @@ judge_resources(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new)
 		return false;
 	if (old == NULL)
 		return true;
-	return render(call, old, old_name) &&
-		((new != NULL && same_name(old_name, new_name)) ||
+	if (new == NULL)
+		return render(call, old, old_name) &&
+			require_token(call, old_name, &token);
+	old_name = name_other(call, new_name, old, old_name);
+	return old_name != NULL &&
+		(same_name(old_name, new_name) ||
 		 require_token(call, old_name, &token));
 }
 
@@ -561,7 +655,7 @@ after_row(GuardCall *call)
  * The table is locked already, so nobody can add one.
  */
 static bool
-judge_stored_rows(GuardCall *call, const StringInfoData *name, int64 token)
+judge_stored_rows(GuardCall *call, FenceRowName *name, int64 token)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(call->relation, snapshot, 0, NULL);
@@ -602,13 +696,13 @@ is_replay(const GuardCall *call, const StringInfoData *name)
 static bool
 judge_whole_table(GuardCall *call)
 {
-	StringInfo	name = &call->statement->new_name;
+	FenceRowName *name = &call->statement->new_name;
 	const FenceVerdict *verdict;
 	int64		token;
 
 	if (!call->policy->has_columns)
 		return render(call, NULL, name) &&
-			(is_replay(call, name) || require_token(call, name, &token)) &&
+			(is_replay(call, fence_row_name_text(name)) || require_token(call, name, &token)) &&
 			(call->policy->token_column == NULL ||
 			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
 			 judge_stored_rows(call, name, token));
@@ -622,21 +716,36 @@ judge_whole_table(GuardCall *call)
 }
 
 static GuardStatement *
-statement_state(FmgrInfo *flinfo)
+make_statement(const GuardCall *call, FmgrInfo *flinfo)
+{
+	MemoryContext cxt = flinfo->fn_mcxt;
+	const FencePolicy *policy;
+	GuardStatement *statement;
+
+	policy = call->update != NULL ? call->update->policy :
+		fence_policy_of_trigger(call->relation, call->trigdata->tg_trigger);
+	statement = MemoryContextAllocZero(cxt,
+									   offsetof(GuardStatement, values) +
+									   2 * policy->nparts * sizeof(Datum));
+	statement->policy = policy;
+	statement->in_merge = fence_in_merge(flinfo, call->relation);
+	fence_row_name_init(&statement->old_name, policy, cxt, statement->values);
+	fence_row_name_init(&statement->new_name, policy, cxt,
+						statement->values + policy->nparts);
+	ItemPointerSetInvalid(&statement->updated);
+	return statement;
+}
+
+/*
+ * Finds the policy, and what is kept of the rows before this one.
+ */
+static inline void
+open_statement(GuardCall *call, FmgrInfo *flinfo)
 {
 	if (flinfo->fn_extra == NULL)
-	{
-		MemoryContext oldcxt = MemoryContextSwitchTo(flinfo->fn_mcxt);
-		GuardStatement *statement = palloc0(sizeof(GuardStatement));
-
-		ItemPointerSetInvalid(&statement->updated);
-		initStringInfo(&statement->old_name);
-		initStringInfo(&statement->new_name);
-		initStringInfo(&statement->asked);
-		flinfo->fn_extra = statement;
-		MemoryContextSwitchTo(oldcxt);
-	}
-	return flinfo->fn_extra;
+		flinfo->fn_extra = make_statement(call, flinfo);
+	call->statement = flinfo->fn_extra;
+	call->policy = call->statement->policy;
 }
 
 /* Is there a BEFORE ROW guard, too? */
@@ -787,12 +896,11 @@ trigger_context(void *arg)
 }
 
 /*
- * Finds the policy; false if it cannot work on the table as it is now and
- * that has been reported.  The trigger is named, since it is what has to be
- * repaired.
+ * The first call in a statement.  The trigger is named in the context, since
+ * it is what has to be repaired if it cannot work on the table as it is now.
  */
-static bool
-find_policy(GuardCall *call, FmgrInfo *flinfo)
+static void
+start_statement(GuardCall *call, FmgrInfo *flinfo)
 {
 	ErrorContextCallback context;
 
@@ -801,17 +909,13 @@ find_policy(GuardCall *call, FmgrInfo *flinfo)
 	context.previous = error_context_stack;
 	error_context_stack = &context;
 
-	call->policy = fence_policy_of_trigger(call->relation,
-										   call->trigdata->tg_trigger);
+	open_statement(call, flinfo);
 	if (!IsLogicalWorker() &&
 		!accepted(call, call->policy->problem, call->policy->problem_attnum))
 		report(call);
-	if (flinfo->fn_extra == NULL)
-		check_proper_kind(call);
-	call->statement = statement_state(flinfo);
+	check_proper_kind(call);
 
 	error_context_stack = context.previous;
-	return call->policy->problem == NULL;
 }
 
 /*
@@ -822,7 +926,7 @@ static void
 follow(GuardCall *call)
 {
 	TriggerData *trigdata = call->trigdata;
-	StringInfo	name = &call->statement->new_name;
+	FenceRowName *name = &call->statement->new_name;
 	TupleTableSlot *new = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event) ?
 		trigdata->tg_newslot : trigdata->tg_trigslot;
 	FenceName	resource;
@@ -833,7 +937,7 @@ follow(GuardCall *call)
 		call->policy->marks == FENCE_MARKS_BOTH &&
 		token_value(call, new) > 0 && render(call, new, name))
 	{
-		resource = fence_name(name->data, name->len);
+		resource = resource_of(name);
 		(void) fence_raise(&resource, token_value(call, new));
 	}
 }
@@ -854,6 +958,35 @@ pass_by(const GuardCall *call)
 						GetUserNameFromId(GetUserId(), false))));
 	}
 	return unchanged(call->trigdata);
+}
+
+/*
+ * BEFORE ROW UPDATE, called without the trigger, for an enforcing policy that
+ * works on the table.  Reports nothing.
+ */
+void
+fence_guard_update(FenceUpdate *update)
+{
+	TriggerData *trigdata = update->trigdata;
+	GuardCall	call = {0};
+
+	call.trigdata = trigdata;
+	call.relation = trigdata->tg_relation;
+	call.flinfo = update->flinfo;
+	call.update = update;
+	update->changed = false;
+	update->bypassed = bypass;
+	update->tuple = trigdata->tg_newtuple;
+	if (bypass)
+		(void) pass_by(&call);
+	else
+	{
+		open_statement(&call, update->flinfo);
+		update->tuple = before_update(&call);
+	}
+	update->verdict = call.verdict;
+	update->site.relation = call.relation;
+	update->site.attnum = call.attnum;
 }
 
 /*
@@ -878,14 +1011,17 @@ fence_guard(PG_FUNCTION_ARGS)
 	if (bypass)
 		return pass_by(&call);
 	result = unchanged(trigdata);
-	if (!find_policy(&call, fcinfo->flinfo))
+	if (fcinfo->flinfo->fn_extra == NULL)
+		start_statement(&call, fcinfo->flinfo);
+	else
+		open_statement(&call, fcinfo->flinfo);
+	if (call.policy->problem != NULL)
 		return result;
 	if (IsLogicalWorker())
 	{
 		follow(&call);
 		return result;
 	}
-	call.in_merge = fence_in_merge(fcinfo->flinfo, call.relation);
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigdata->tg_event))
 		(void) judge_whole_table(&call);
 	else

@@ -40,6 +40,7 @@
 #include "execution.h"
 #include "guard_key.h"
 #include "merge.h"
+#include "row_name.h"
 
 /* The row as it is to be, or was, written. */
 static TupleTableSlot *
@@ -113,8 +114,8 @@ row_key(const FenceKeyedRow *row, TupleTableSlot *slot, FenceKey *key)
 	StringInfoData text;
 
 	initStringInfo(&text);
-	verdict = fence_policy_key(row->policy, row->trigdata->tg_relation, slot,
-							   &text);
+	verdict = fence_row_key(row->policy, row->trigdata->tg_relation, slot,
+							&text);
 	if (verdict == NULL)
 		*key = fence_key(row->policy->key_scope, text.data);
 	return verdict;
@@ -166,8 +167,8 @@ remember_moving_key(const FenceKeyedRow *row, FenceExecution *execution)
 	TupleTableSlot *slot = new_slot(row);
 
 	execution->moved_null = slot_attisnull(slot, row->policy->key.attnum);
-	(void) fence_policy_key(row->policy, row->trigdata->tg_relation, slot,
-							&execution->moved_key);
+	(void) fence_row_key(row->policy, row->trigdata->tg_relation, slot,
+						 &execution->moved_key);
 }
 
 /* Is the row that is inserted the one that has just left its partition? */
@@ -181,8 +182,8 @@ is_arriving(const FenceKeyedRow *row, FenceExecution *execution)
 		return false;
 	execution->moving = false;
 	initStringInfo(&text);
-	(void) fence_policy_key(row->policy, row->trigdata->tg_relation, slot,
-							&text);
+	(void) fence_row_key(row->policy, row->trigdata->tg_relation, slot,
+						 &text);
 	return slot_attisnull(slot, row->policy->key.attnum) ==
 		execution->moved_null &&
 		strcmp(text.data, execution->moved_key.data) == 0;

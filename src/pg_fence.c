@@ -13,6 +13,7 @@
 #include "fmgr.h"
 #include "utils/guc.h"
 
+#include "fast_update.h"
 #include "guard.h"
 #include "history.h"
 #include "idempotency.h"
@@ -38,6 +39,7 @@ _PG_init(void)
 	fence_idempotency_init();
 	fence_policy_init();
 	fence_guard_init();
+	fence_fast_update_init();
 	fence_history_init();
 	fence_wait_queue_start();
 	fence_shmem_init();

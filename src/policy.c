@@ -18,10 +18,8 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -29,8 +27,8 @@
 #include "utils/rel.h"
 
 #include "errors.h"
-#include "key.h"
 #include "policy.h"
+#include "resource.h"
 
 typedef struct CachedPolicy
 {
@@ -244,6 +242,8 @@ bind_output(FenceColumn *bound, Form_pg_attribute column)
 
 	bound->attnum = column->attnum;
 	bound->type = getBaseType(column->atttypid);
+	bound->typlen = column->attlen;
+	bound->typbyval = column->attbyval;
 	getTypeOutputInfo(column->atttypid, &output, &is_varlena);
 	fmgr_info_cxt(output, &bound->output, CurrentMemoryContext);
 }
@@ -290,6 +290,29 @@ bind_key_column(FencePolicy *policy, Relation relation)
 }
 
 /*
+ * Integers are of limited length; so is the literal text of a template.
+ */
+static bool
+always_fits(const FencePolicy *policy)
+{
+	int			len = 0;
+	int			i;
+
+	for (i = 0; i < policy->nparts; i++)
+	{
+		Oid			type = policy->columns[i].type;
+
+		if (!policy->parts[i].is_column)
+			len += policy->parts[i].len;
+		else if (type == INT2OID || type == INT4OID || type == INT8OID)
+			len += MAXINT8LEN;
+		else
+			return false;
+	}
+	return len > 0 && len <= FENCE_RESOURCE_MAX;
+}
+
+/*
  * Looks up the policy's columns in the relation.  Returns a verdict if one is
  * missing or of no use, and sets *attnum to it if it is there.  The result
  * lives in the current memory context.
@@ -310,6 +333,7 @@ fence_policy_bind(FencePolicy *policy, Relation relation, AttrNumber *attnum)
 									   policy->parts[i].text);
 		*attnum = policy->columns[i].attnum;
 	}
+	policy->always_fits = problem == NULL && always_fits(policy);
 	if (problem == NULL && policy->token_column != NULL)
 	{
 		problem = bind_token_column(policy, relation);
@@ -428,20 +452,33 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 }
 
 /*
+ * The bound policy of a trigger if it can be had without an error, or NULL.
+ */
+const FencePolicy *
+fence_policy_cached(Relation relation, const Trigger *trigger)
+{
+	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
+									  NULL);
+
+	return entry != NULL && entry->relation == RelationGetRelid(relation) ?
+		entry->policy : NULL;
+}
+
+/*
  * The bound policy of a trigger, from the cache.  It may be used until the
  * end of the transaction.
  */
 const FencePolicy *
 fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 {
-	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
-									  NULL);
+	const FencePolicy *cached = fence_policy_cached(relation, trigger);
+	CachedPolicy *entry;
 	MemoryContext cxt;
 	MemoryContext oldcxt;
 	FencePolicy *policy;
 
-	if (entry != NULL && entry->relation == RelationGetRelid(relation))
-		return entry->policy;
+	if (cached != NULL)
+		return cached;
 
 	/* Below the transaction, until nothing can go wrong any more. */
 	cxt = AllocSetContextCreate(TopTransactionContext, "pg_fence policy",
@@ -457,191 +494,6 @@ fence_policy_of_trigger(Relation relation, const Trigger *trigger)
 	entry->policy = policy;
 	MemoryContextSetParent(cxt, CacheMemoryContext);
 	return policy;
-}
-
-/*
- * Are the tokens of this policy judged against fence.resource?
- */
-bool
-fence_policy_presents(const FencePolicy *policy)
-{
-	return policy->marks != FENCE_MARKS_ROW || policy->lease != NULL;
-}
-
-/*
- * Settings change how some types are written; the name of a resource must
- * not depend on the session that writes the row.
- */
-static int
-fix_output_settings(void)
-{
-	static const char *const settings[][2] = {
-		{"bytea_output", "hex"},
-		{"datestyle", "ISO"},
-		{"extra_float_digits", "1"},
-		{"intervalstyle", "postgres"},
-		{"lc_monetary", "C"},
-		{"search_path", "pg_catalog"},
-		{"timezone", "UTC"}
-	};
-	int			nestlevel = NewGUCNestLevel();
-	int			i;
-
-	for (i = 0; i < (int) lengthof(settings); i++)
-		(void) set_config_option(settings[i][0], settings[i][1],
-								 PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-	return nestlevel;
-}
-
-static void
-append_column(FenceColumn *column, Datum value, StringInfo name)
-{
-	int			nestlevel;
-
-	switch (column->type)
-	{
-		case BPCHAROID:
-			{
-				/* Blanks at the end are padding, as in a cast to text. */
-				BpChar	   *padded = DatumGetBpCharPP(value);
-
-				appendBinaryStringInfo(name, VARDATA_ANY(padded),
-									   bpchartruelen(VARDATA_ANY(padded),
-													 VARSIZE_ANY_EXHDR(padded)));
-				break;
-			}
-		case BOOLOID:
-		case CHAROID:
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case NAMEOID:
-		case NUMERICOID:
-		case OIDOID:
-		case TEXTOID:
-		case UUIDOID:
-		case VARCHAROID:
-			appendStringInfoString(name,
-								   OutputFunctionCall(&column->output, value));
-			break;
-		default:
-			nestlevel = fix_output_settings();
-			appendStringInfoString(name,
-								   OutputFunctionCall(&column->output, value));
-			AtEOXact_GUC(true, nestlevel);
-			break;
-	}
-}
-
-static const FenceVerdict *
-null_column(const char *column, Relation relation)
-{
-	return fence_verdict(ERRCODE_NULL_VALUE_NOT_ALLOWED,
-						 psprintf("null value in column \"%s\", which names the resource of table \"%s\"",
-								  column, RelationGetRelationName(relation)),
-						 "A row without a resource cannot be fenced.",
-						 "Make the column NOT NULL.");
-}
-
-static const FenceVerdict *
-bad_length(const StringInfoData *name, Relation relation)
-{
-	return fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
-						 name->len == 0 ?
-						 "resource name must not be empty" :
-						 "resource name is too long",
-						 psprintf("\"%.*s\" of table \"%s\" has %d bytes, 1 to %d are possible.",
-								  pg_mbcliplen(name->data, name->len, 64),
-								  name->data,
-								  RelationGetRelationName(relation),
-								  name->len, FENCE_RESOURCE_MAX),
-						 "Name the resource by shorter columns.");
-}
-
-/*
- * Writes the name of the row's resource; returns a verdict, 22004 or 22023,
- * if the row has none, and sets *attnum to the column that is to blame.  A
- * slot is needed only if the template has columns.
- */
-const FenceVerdict *
-fence_policy_resource(const FencePolicy *policy, Relation relation,
-					  TupleTableSlot *slot, StringInfo name,
-					  AttrNumber *attnum)
-{
-	int			i;
-
-	resetStringInfo(name);
-	for (i = 0; i < policy->nparts; i++)
-	{
-		const FenceTemplatePart *part = &policy->parts[i];
-		FenceColumn *column = &policy->columns[i];
-		bool		isnull;
-		Datum		value;
-
-		if (!part->is_column)
-		{
-			appendBinaryStringInfo(name, part->text, part->len);
-			continue;
-		}
-		value = slot_getattr(slot, column->attnum, &isnull);
-		if (isnull)
-		{
-			*attnum = column->attnum;
-			return null_column(part->text, relation);
-		}
-		append_column(column, value, name);
-	}
-	if (name->len == 0 || name->len > FENCE_RESOURCE_MAX)
-		return bad_length(name, relation);
-	return NULL;
-}
-
-static const FenceVerdict *
-null_key(const FencePolicy *policy, Relation relation)
-{
-	return fence_verdict(ERRCODE_NULL_VALUE_NOT_ALLOWED,
-						 psprintf("null value in column \"%s\", which holds the idempotency keys of table \"%s\"",
-								  policy->key_column,
-								  RelationGetRelationName(relation)),
-						 "An operation without a key cannot be told from a repeated one.",
-						 "Set the column to a key that stays the same when the operation is repeated.");
-}
-
-static const FenceVerdict *
-bad_key(const FencePolicy *policy, Relation relation,
-		const StringInfoData *key)
-{
-	return fence_verdict(ERRCODE_INVALID_PARAMETER_VALUE,
-						 key->len > FENCE_KEY_MAX ?
-						 "idempotency key is too long" :
-						 "idempotency key must not be blank",
-						 psprintf("\"%.*s\" in column \"%s\" of table \"%s\" has %d bytes, 1 to %d are possible.",
-								  pg_mbcliplen(key->data, key->len, 64),
-								  key->data, policy->key_column,
-								  RelationGetRelationName(relation),
-								  key->len, FENCE_KEY_MAX),
-						 "Set the column to a key that stays the same when the operation is repeated.");
-}
-
-/*
- * Writes the row's idempotency key; returns a verdict, 22004 or 22023, if it
- * has none.
- */
-const FenceVerdict *
-fence_policy_key(const FencePolicy *policy, Relation relation,
-				 TupleTableSlot *slot, StringInfo key)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, policy->key.attnum, &isnull);
-
-	resetStringInfo(key);
-	if (isnull)
-		return null_key(policy, relation);
-	append_column(unconstify(FenceColumn *, &policy->key), value, key);
-	if (key->len > FENCE_KEY_MAX || fence_key_is_blank(key->data))
-		return bad_key(policy, relation, key);
-	return NULL;
 }
 
 /*

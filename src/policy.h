@@ -12,8 +12,6 @@
 #define FENCE_POLICY_H
 
 #include "commands/trigger.h"
-#include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "present.h"
 #include "template.h"
 
@@ -29,7 +27,9 @@ typedef enum FenceMarks
 typedef struct FenceColumn
 {
 	AttrNumber	attnum;
-	Oid			type;
+	Oid			type;			/* base type of a domain */
+	int16		typlen;
+	bool		typbyval;
 	FmgrInfo	output;
 } FenceColumn;
 
@@ -66,6 +66,7 @@ typedef struct FencePolicy
 
 	/* bound to a relation */
 	FenceColumn *columns;		/* one per part, unused for literal text */
+	bool		always_fits;	/* can no name be empty or too long? */
 	AttrNumber	token_attnum;	/* 0 if there is no token column */
 	FenceColumn key;			/* attnum 0 if there is no key column */
 	const FenceVerdict *problem;	/* why it cannot work, or NULL */
@@ -83,17 +84,16 @@ extern const FenceVerdict *fence_policy_bind(FencePolicy *policy,
 extern List *fence_policy_arguments(const FencePolicy *policy);
 extern const char *fence_policy_argument(char *const *arguments, int count,
 										 FencePolicyArgument which);
+extern const FencePolicy *fence_policy_cached(Relation relation,
+											  const Trigger *trigger);
 extern const FencePolicy *fence_policy_of_trigger(Relation relation,
 												  const Trigger *trigger);
-extern bool fence_policy_presents(const FencePolicy *policy);
-extern const FenceVerdict *fence_policy_resource(const FencePolicy *policy,
-												 Relation relation,
-												 TupleTableSlot *slot,
-												 StringInfo name,
-												 AttrNumber *attnum);
-extern const FenceVerdict *fence_policy_key(const FencePolicy *policy,
-											Relation relation,
-											TupleTableSlot *slot,
-											StringInfo key);
+
+/* Are the tokens of this policy judged against fence.resource? */
+static inline bool
+fence_policy_presents(const FencePolicy *policy)
+{
+	return policy->marks != FENCE_MARKS_ROW || policy->lease != NULL;
+}
 
 #endif							/* FENCE_POLICY_H */

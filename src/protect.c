@@ -34,6 +34,7 @@
 
 #include "args.h"
 #include "compat.h"
+#include "guard.h"
 #include "policy.h"
 #include "redis_lease.h"
 
@@ -66,7 +67,7 @@ static const struct
 		"~fence_statement", "AFTER INSERT OR UPDATE OR DELETE", "STATEMENT"
 	},
 	[GUARD_BEFORE_ROW] = {
-		"~fence_before_row", "BEFORE INSERT OR UPDATE OR DELETE", "ROW"
+		FENCE_BEFORE_ROW_NAME, "BEFORE INSERT OR UPDATE OR DELETE", "ROW"
 	},
 	[GUARD_AFTER_ROW] = {
 		"~fence_after_row", "AFTER INSERT OR UPDATE OR DELETE", "ROW"
