@@ -79,6 +79,7 @@ REGRESS = \
 	foreign_keys \
 	observe \
 	bypass \
+	fast_update \
 	pool \
 	privileges \
 	search_path \
@@ -92,6 +93,7 @@ REGRESS = \
 ISOLATION = \
 	equal_tokens \
 	external_tokens \
+	f_fast_update \
 	heartbeat \
 	isolation_levels \
 	lease_races \
