@@ -80,6 +80,7 @@ REGRESS = \
 	foreign_keys \
 	observe \
 	bypass \
+	fast_update \
 	pool \
 	privileges \
 	search_path \
@@ -102,6 +103,7 @@ REGRESS = \
 ISOLATION = \
 	equal_tokens \
 	external_tokens \
+	f_fast_update \
 	heartbeat \
 	i_admit \
 	i_key_column \
