@@ -103,6 +103,17 @@ SELECT count(*) FROM kept WHERE key LIKE 'old-%';
 SELECT count(*) FROM kept WHERE key LIKE 'new-%';
 SELECT fence.prune();
 
+-- I59: the clock has been set back, and what was claimed before lies ahead
+SELECT fence.once('ahead', 'prune');
+CALL turn_back('ahead', '-10 days');
+SELECT fence.prune();
+SELECT fence.once('ahead', 'prune');
+-- ... or has jumped, and all has expired: it replays for as long as it is there
+CALL turn_back('ahead', '30 days');
+SELECT fence.once('ahead', 'prune');
+SELECT fence.prune();
+SELECT count(*) FROM kept WHERE key = 'ahead';
+
 -- bad input
 SELECT n, refusal(format('SELECT fence.prune(%s)', n)) FROM unnest('{"NULL",0,-1,2147483648}'::text[]) n;
 
