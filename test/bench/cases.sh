@@ -55,6 +55,8 @@ define_operations() {
 	operation replay_hand '' 'primary-key `SELECT` by hand' \
 		"SELECT response FROM hand_key WHERE key = 'done:' || {n}"
 	operation replay replay_hand '**`claim`**, replay' "SELECT response FROM fence.claim('done:' || {n})"
+	operation replay_value replay_hand '**`claim`**, replay, in the `SELECT` list' \
+		"SELECT (fence.claim('done:' || {n})).response"
 	operation admit_replay replay_hand '**`admit`**, replay' \
 		"SELECT response FROM fence.admit('stock:' || {n}, 33, 'done')"
 
