@@ -19,6 +19,7 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -211,13 +212,18 @@ judge_stored_rows(const FencePolicy *policy, Relation relation,
 Datum
 fence_stored_above_mark(PG_FUNCTION_ARGS)
 {
+	Oid			target = PG_GETARG_OID(0);
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	foreach(lc, find_all_inheritors(PG_GETARG_OID(0), AccessShareLock, NULL))
+	LockRelationOid(target, AccessShareLock);
+	foreach(lc, find_all_inheritors(target, AccessShareLock, NULL))
 	{
-		Relation	relation = table_open(lfirst_oid(lc), NoLock);
+		Relation	relation = try_table_open(lfirst_oid(lc), NoLock);
 
+		/* dropped before we had the lock */
+		if (relation == NULL)
+			continue;
 		if (relation->rd_rel->relkind == RELKIND_RELATION)
 		{
 			FencePolicy *policy = policy_of_bytes(relation,
