@@ -203,8 +203,13 @@ bool
 fence_unique_delete(FenceUnique *table, ItemPointer tid)
 {
 	TM_FailureData failure;
+	TM_Result	result;
 
-	return table_tuple_delete(table->heap, tid, GetCurrentCommandId(true),
-							  InvalidSnapshot, InvalidSnapshot, false,
-							  &failure, false) == TM_Ok;
+	/* Whoever deletes needs one, and before a commit there is none. */
+	PushActiveSnapshot(GetLatestSnapshot());
+	result = table_tuple_delete(table->heap, tid, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, false,
+								&failure, false);
+	PopActiveSnapshot();
+	return result == TM_Ok;
 }
