@@ -14,6 +14,7 @@ OBJS = \
 	src/claim_row.o \
 	src/claimed.o \
 	src/counters.o \
+	src/digest.o \
 	src/evict.o \
 	src/execution.o \
 	src/fast_update.o \
@@ -151,7 +152,8 @@ PROVE_TESTS = test/t/*.pl
 override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \
 	-Wno-ignored-optimization-argument -Wno-unknown-warning-option
 
-SHLIB_LINK = -lhiredis
+# What is hashed is hashed by OpenSSL.
+SHLIB_LINK = -lhiredis -lcrypto
 
 # hiredis has TLS from version 1.0 on, in a library of its own.
 ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
