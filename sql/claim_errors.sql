@@ -79,21 +79,71 @@ SELECT response FROM fence.lookup('E10');
 SELECT count(*) >= 0 FROM fence.keys;
 COMMIT;
 
--- I69: where an expression must not have an effect, PostgreSQL refuses it; in
--- a CHECK it is judged like anywhere else
+-- I69: where an expression must not have an effect, PostgreSQL refuses it
 CREATE TABLE expressions (id int, key text);
 CREATE INDEX ON expressions ((fence.once(key)));
 CREATE INDEX ON expressions (id) WHERE fence.once(key);
 ALTER TABLE expressions ADD COLUMN g boolean GENERATED ALWAYS AS (fence.once(key)) STORED;
+CREATE TABLE expressions_of (key text) PARTITION BY LIST ((fence.once(key)));
+SELECT count(*) FROM pg_attribute WHERE attrelid = 'expressions'::regclass AND attname = 'g';
+-- in a CHECK it would judge rows that are not written, and rows again that are
+-- only updated: we refuse that
 ALTER TABLE expressions ADD CONSTRAINT claimed CHECK (fence.once(key));
-INSERT INTO expressions VALUES (1, 'I69'), (2, 'I69');
-INSERT INTO expressions VALUES (3, 'I69');
-INSERT INTO expressions VALUES (3, '');
-ALTER TABLE expressions DROP CONSTRAINT claimed, ADD COLUMN d boolean DEFAULT fence.once('I69-default');
+\set VERBOSITY default
+INSERT INTO expressions VALUES (1, 'I69-check');
+\set VERBOSITY sqlstate
+INSERT INTO expressions VALUES (1, 'I69-check') ON CONFLICT DO NOTHING;
+COPY expressions FROM stdin;
+1	I69-check
+\.
+BEGIN;
+SAVEPOINT s;
+INSERT INTO expressions VALUES (1, 'I69-check');
+ROLLBACK TO s;
+SELECT fence.once('I69-check');
+ROLLBACK;
+ALTER TABLE expressions DROP CONSTRAINT claimed;
+INSERT INTO expressions VALUES (1, 'I69-check'), (2, 'I69-check');
+SELECT refusal('ALTER TABLE expressions ADD CHECK (' || call || ')', '"expressions"', 'fence.')
+FROM unnest(ARRAY['fence.once(key)', '(fence.claim(key)).fresh', '(fence.admit(''r'', id, key)).fresh', 'fence.claim_sequence(key, id)']) call;
+UPDATE expressions SET id = id + 1 WHERE id = 2;
+CREATE TABLE checked_parts (key text) PARTITION BY LIST (key);
+CREATE TABLE checked_part PARTITION OF checked_parts (CHECK (fence.once(key))) DEFAULT;
+INSERT INTO checked_parts VALUES ('I69-check');
+-- what a statement or a command is given is no constraint, though there is one
+CREATE PROCEDURE given(boolean) LANGUAGE plpgsql AS 'BEGIN RAISE ''%'', CASE WHEN $1 THEN ''fresh'' ELSE ''known'' END; END';
+PREPARE given (boolean) AS SELECT $1 AS given;
+\set VERBOSITY terse
+CALL given(fence.once('I69-call'));
+\set VERBOSITY sqlstate
+EXECUTE given(fence.once('I69-execute'));
+EXECUTE given(fence.once('I69-execute'));
+DEALLOCATE given;
+DROP TABLE checked_parts;
+DROP PROCEDURE given;
+-- a default claims when it is needed, for all rows of the statement
+ALTER TABLE expressions ADD COLUMN d boolean DEFAULT fence.once('I69-default');
 SELECT id, d FROM expressions ORDER BY id;
 INSERT INTO expressions VALUES (4, 'x'), (5, 'x');
 SELECT id, d FROM expressions WHERE id > 3 ORDER BY id;
+-- a policy claims for the rows that it is asked about
+CREATE ROLE regress_fence_policy;
+GRANT USAGE ON SCHEMA fence TO regress_fence_policy;
+GRANT EXECUTE ON FUNCTION fence.once TO regress_fence_policy;
+GRANT SELECT ON expressions TO regress_fence_policy;
+ALTER TABLE expressions ENABLE ROW LEVEL SECURITY;
+CREATE POLICY claimed ON expressions USING (fence.once(key, 'I69-policy'));
+SET ROLE regress_fence_policy;
+SELECT id FROM expressions ORDER BY id;
+SELECT id FROM expressions ORDER BY id;
+RESET ROLE;
 DROP TABLE expressions;
+REVOKE ALL ON FUNCTION fence.once FROM regress_fence_policy;
+REVOKE ALL ON SCHEMA fence FROM regress_fence_policy;
+DROP ROLE regress_fence_policy;
+SELECT scope, key FROM fence.idempotency_key WHERE key LIKE 'I69%' ORDER BY scope, key COLLATE "C";
+SELECT count(*) FROM fence.idempotency_key WHERE scope = 'I69-policy';
+DELETE FROM fence.idempotency_key WHERE scope = 'I69-policy';
 
 -- Two keys of one id cannot be told apart.  That does not happen by itself:
 -- here the row is changed by hand.
@@ -112,6 +162,20 @@ SELECT fresh FROM fence.claim('taken away');
 DELETE FROM fence.idempotency_key WHERE key = 'taken away';
 SELECT fence.complete('taken away');
 ROLLBACK;
+BEGIN;
+SELECT fresh FROM fence.claim('taken away');
+TRUNCATE fence.idempotency_key;
+SELECT fence.complete('taken away');
+ROLLBACK;
+-- they may get another place, and another row theirs
+BEGIN;
+SELECT bool_and(fence.once('moves ' || i)) FROM generate_series(1, 300) i;
+SELECT fresh FROM fence.claim('moves');
+DELETE FROM fence.idempotency_key WHERE key LIKE 'moves 1%';
+CLUSTER fence.idempotency_key USING idempotency_key_pkey;
+SELECT fence.complete('moves', '"moved"');
+SELECT key, response FROM fence.idempotency_key WHERE response = '"moved"';
+ROLLBACK;
 -- or get another shape
 BEGIN;
 ALTER TABLE fence.idempotency_key ADD COLUMN more int;
@@ -119,5 +183,5 @@ SELECT fence.once('k');
 ROLLBACK;
 
 -- nothing is left of what was refused
-SELECT count(*) - :before AS new_keys FROM fence.idempotency_key WHERE key NOT IN ('E10', 'I69', 'I69-default', 'x', 'twin');
+SELECT count(*) - :before AS new_keys FROM fence.idempotency_key WHERE key NOT IN ('E10', 'I69-execute', 'I69-default', 'x', 'twin');
 SELECT fence.once('claim-errors');
