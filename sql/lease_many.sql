@@ -141,9 +141,11 @@ SELECT acquired, held_by, reason FROM fence.acquire('h-1', 'a', '1 hour', reques
 -- handed on, and to oneself; the default is 30 seconds
 SELECT acquired, token, held_by FROM fence.hand_over('h-1', 2, 'c', '1 hour');
 SELECT acquired, token, held_by, remaining BETWEEN '15 s' AND '30 s' AS remaining FROM fence.hand_over('h-1', 3, 'c');
--- what cannot be handed over is not, and nothing is changed: not one's own, superseded, unknown
+-- what cannot be handed over is not, and nothing is changed: not one's own, superseded, unknown;
+-- as with acquire, the row names who holds it
 SELECT xmin AS x, ctid AS c FROM fence.resource WHERE name = 'h-1' \gset
-SELECT acquired, token, expires_at, remaining, held_by, reason FROM fence.hand_over('h-1', 3, 'd');
+SELECT h.acquired, h.token, h.expires_at = l.expires_at AS expires_at, h.remaining BETWEEN '15 s' AND '30 s' AS remaining, held_by, reason
+	FROM fence.hand_over('h-1', 3, 'd') h, fence.leases l WHERE l.resource = 'h-1';
 SELECT acquired, token, held_by, reason FROM fence.hand_over('h-1', 5, 'd');
 SELECT acquired, token, held_by, reason FROM fence.hand_over('h-unknown', 1, 'd');
 SELECT fence.check('h-external', 5);

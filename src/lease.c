@@ -889,11 +889,13 @@ fence_release(PG_FUNCTION_ARGS)
  *
  * The holder of a live lease passes it on, under a new token: nobody else
  * can come in between.  A server that keeps it as well knows no difference.
+ * A refusal names the holder of the lease that lives instead, if one does.
  */
 Datum
 fence_hand_over(PG_FUNCTION_ARGS)
 {
 	AcquireRequest request = {0};
+	AcquireOutcome outcome = ACQUIRE_GRANTED;
 	int64		token;
 	const char *reason;
 	FenceRow	row;
@@ -914,9 +916,11 @@ fence_hand_over(PG_FUNCTION_ARGS)
 		reason = "busy";
 	if (reason == NULL)
 		fence_wait_wake_at_end(&request.name);
-	PG_RETURN_DATUM(acquire_result(fcinfo,
-								   reason == NULL ? ACQUIRE_GRANTED :
-								   ACQUIRE_BUSY, reason, &row));
+	else
+		outcome = row.token != token &&
+			fence_lease_live(&row, GetCurrentTimestamp()) ?
+			ACQUIRE_HELD : ACQUIRE_BUSY;
+	PG_RETURN_DATUM(acquire_result(fcinfo, outcome, reason, &row));
 }
 
 /*
