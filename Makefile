@@ -13,6 +13,7 @@ OBJS = \
 	src/claim.o \
 	src/claim_row.o \
 	src/claimed.o \
+	src/constraint.o \
 	src/counters.o \
 	src/evict.o \
 	src/execution.o \

@@ -1030,6 +1030,16 @@ WHERE p.lease <> 'postgres' AND NOT EXISTS (
 	SELECT FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
 	WHERE s.srvname = p.lease AND w.fdwname = 'fence_redis')
 UNION ALL
+SELECT nullif(c.conrelid, 0)::regclass, 'error',
+	format('CHECK constraint %s calls %s, and would refuse rows that are restored', quote_ident(c.conname), d.refobjid::regprocedure),
+	CASE WHEN c.conrelid <> 0 THEN format('ALTER TABLE %s DROP CONSTRAINT %I;', c.conrelid::regclass, c.conname)
+		ELSE format('ALTER DOMAIN %s DROP CONSTRAINT %I;', c.contypid::regtype, c.conname) END
+FROM pg_constraint c
+	JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
+		AND d.refclassid = 'pg_proc'::regclass
+	JOIN pg_proc p ON p.oid = d.refobjid
+WHERE p.pronamespace = 'fence'::regnamespace AND p.provolatile = 'v' AND c.coninhcount = 0
+UNION ALL
 SELECT NULL, 'warning', format('server %I lets writes through while Redis cannot be asked', s.srvname),
 	format('ALTER SERVER %I OPTIONS (DROP on_unreachable);', s.srvname)
 FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
