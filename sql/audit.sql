@@ -133,6 +133,21 @@ DROP TRIGGER "~fence_truncate" ON aud_plain;
 SELECT target, problem, remedy FROM audit WHERE problem LIKE '%missing%';
 SELECT fence.protect('aud_plain', 'aud');
 
+-- a foreign key that was added: its action runs also where it finds no row
+CREATE TABLE aud_top (id int PRIMARY KEY);
+INSERT INTO aud_top VALUES (1);
+ALTER TABLE aud_plain ADD up int REFERENCES aud_top;
+TABLE audit;
+ALTER TABLE aud_plain DROP up, ADD up int REFERENCES aud_top ON UPDATE CASCADE;
+UPDATE aud_top SET id = 2;
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+UPDATE aud_top SET id = 2;
+ALTER TABLE aud_plain DROP up;
+DROP TABLE aud_top;
+SELECT fence.protect('aud_plain', 'aud');
+
 -- C14: columns that are gone, or of another type
 ALTER TABLE aud_row RENAME tok TO token;
 ALTER TABLE aud_both ALTER tok TYPE numeric;

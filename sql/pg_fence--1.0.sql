@@ -896,6 +896,13 @@ SELECT tgrelid::regclass, 'error',
 FROM policy
 WHERE has_statement AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = tgrelid)
 UNION ALL
+SELECT tgrelid::regclass, 'warning',
+	'the action of a foreign key that was added needs a token also where it changes no row', protect
+FROM policy
+WHERE has_statement AND EXISTS (
+	SELECT FROM pg_constraint
+	WHERE conrelid = tgrelid AND contype = 'f' AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd')))
+UNION ALL
 SELECT i.inhrelid::regclass, 'error', format('inheritance child of guarded table %s has no guard of its own', p.tgrelid::regclass),
 	-- protect() refuses a table that has children
 	CASE WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = i.inhrelid)
