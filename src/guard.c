@@ -676,14 +676,15 @@ judge_stored_rows(GuardCall *call, FenceRowName *name, int64 token)
 /*
  * The statement asked admit(), which has answered that all is done, so it
  * needs no token; and it has kept to that: a transaction without an id has
- * written nothing so far.
+ * written nothing so far.  A TRUNCATE cannot ask, and is still to write.
  */
 static bool
 is_replay(const GuardCall *call, const StringInfoData *name)
 {
 	FenceStatement statement;
 
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (TRIGGER_FIRED_BY_TRUNCATE(call->trigdata->tg_event) ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return false;
 	statement = fence_statement(call->flinfo);
 	return fence_replayed(name->data, &statement);
@@ -702,7 +703,8 @@ judge_whole_table(GuardCall *call)
 
 	if (!call->policy->has_columns)
 		return render(call, NULL, name) &&
-			(is_replay(call, fence_row_name_text(name)) || require_token(call, name, &token)) &&
+			(is_replay(call, fence_row_name_text(name)) ||
+			 require_token(call, name, &token)) &&
 			(call->policy->token_column == NULL ||
 			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
 			 judge_stored_rows(call, name, token));
