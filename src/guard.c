@@ -503,8 +503,22 @@ judge_update(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new,
 static bool
 is_moved(const GuardCall *call, TupleTableSlot *old)
 {
-	return ItemPointerIsValid(&call->statement->updated) &&
+	return call->relation->rd_rel->relispartition &&
+		ItemPointerIsValid(&call->statement->updated) &&
 		ItemPointerEquals(&call->statement->updated, &old->tts_tid);
+}
+
+/*
+ * Has the row that is deleted been judged a moment ago?  Not for certain in a
+ * MERGE: if a later trigger has dropped the UPDATE, the same row may be
+ * deleted by another action.
+ */
+static bool
+is_judged(const GuardCall *call, TupleTableSlot *old)
+{
+	return is_moved(call, old) &&
+		!(call->statement->in_merge &&
+		  fence_has_later_trigger(call->trigdata));
 }
 
 /* The row with its token; the one that is in it already is not stamped. */
@@ -544,7 +558,7 @@ before_row(GuardCall *call)
 	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
 		return judge_insert(call, slot, &token) ?
 			with_token(call, slot, tuple, token) : tuple;
-	if (!is_moved(call, slot) &&
+	if (!is_judged(call, slot) &&
 		render(call, slot, &call->statement->old_name))
 		(void) judge_leaving(call, slot);
 	return tuple;
