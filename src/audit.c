@@ -94,9 +94,13 @@ static bool
 find_problem(void *arg)
 {
 	PolicyQuestion *question = arg;
-	Relation	relation = table_open(question->relid, AccessShareLock);
-	FencePolicy *policy = policy_of_bytes(relation, question->tgargs);
+	Relation	relation = try_table_open(question->relid, AccessShareLock);
+	FencePolicy *policy;
 
+	/* dropped since the catalog was read */
+	if (relation == NULL)
+		return true;
+	policy = policy_of_bytes(relation, question->tgargs);
 	if (policy->problem != NULL)
 		question->problem = policy->problem->message;
 	table_close(relation, AccessShareLock);
@@ -207,7 +211,8 @@ judge_stored_rows(const FencePolicy *policy, Relation relation,
  *		returns table (resource text, token bigint)
  *
  * The rows of the table, partitions included, that hold a token above the
- * mark of their resource.
+ * mark of their resource.  The rows of another session's temporary table
+ * cannot be read, and go away with that session.
  */
 Datum
 fence_stored_above_mark(PG_FUNCTION_ARGS)
@@ -224,7 +229,8 @@ fence_stored_above_mark(PG_FUNCTION_ARGS)
 		/* dropped before we had the lock */
 		if (relation == NULL)
 			continue;
-		if (relation->rd_rel->relkind == RELKIND_RELATION)
+		if (relation->rd_rel->relkind == RELKIND_RELATION &&
+			!RELATION_IS_OTHER_TEMP(relation))
 		{
 			FencePolicy *policy = policy_of_bytes(relation,
 												  PG_GETARG_BYTEA_PP(1));

@@ -503,8 +503,22 @@ judge_update(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new,
 static bool
 is_moved(const GuardCall *call, TupleTableSlot *old)
 {
-	return ItemPointerIsValid(&call->statement->updated) &&
+	return call->relation->rd_rel->relispartition &&
+		ItemPointerIsValid(&call->statement->updated) &&
 		ItemPointerEquals(&call->statement->updated, &old->tts_tid);
+}
+
+/*
+ * Has the row that is deleted been judged a moment ago?  Not for certain in a
+ * MERGE: if a later trigger has dropped the UPDATE, the same row may be
+ * deleted by another action.
+ */
+static bool
+is_judged(const GuardCall *call, TupleTableSlot *old)
+{
+	return is_moved(call, old) &&
+		!(call->statement->in_merge &&
+		  fence_has_later_trigger(call->trigdata));
 }
 
 /* The row with its token; the one that is in it already is not stamped. */
@@ -544,7 +558,7 @@ before_row(GuardCall *call)
 	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
 		return judge_insert(call, slot, &token) ?
 			with_token(call, slot, tuple, token) : tuple;
-	if (!is_moved(call, slot) &&
+	if (!is_judged(call, slot) &&
 		render(call, slot, &call->statement->old_name))
 		(void) judge_leaving(call, slot);
 	return tuple;
@@ -676,14 +690,15 @@ judge_stored_rows(GuardCall *call, FenceRowName *name, int64 token)
 /*
  * The statement asked admit(), which has answered that all is done, so it
  * needs no token; and it has kept to that: a transaction without an id has
- * written nothing so far.
+ * written nothing so far.  A TRUNCATE cannot ask, and is still to write.
  */
 static bool
 is_replay(const GuardCall *call, const StringInfoData *name)
 {
 	FenceStatement statement;
 
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (TRIGGER_FIRED_BY_TRUNCATE(call->trigdata->tg_event) ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return false;
 	statement = fence_statement(call->flinfo);
 	return fence_replayed(name->data, &statement);
@@ -702,7 +717,8 @@ judge_whole_table(GuardCall *call)
 
 	if (!call->policy->has_columns)
 		return render(call, NULL, name) &&
-			(is_replay(call, fence_row_name_text(name)) || require_token(call, name, &token)) &&
+			(is_replay(call, fence_row_name_text(name)) ||
+			 require_token(call, name, &token)) &&
 			(call->policy->token_column == NULL ||
 			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
 			 judge_stored_rows(call, name, token));

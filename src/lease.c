@@ -670,16 +670,36 @@ refused_resource(const ManyRequest *many)
 	return &many->results[i].name;
 }
 
+/*
+ * What the attempt before has read is forgotten: a wait can take thousands of
+ * them.
+ */
+static bool
+attempt_all(ManyRequest *many, MemoryContext attempt)
+{
+	MemoryContext oldcxt;
+	ErrorData  *error;
+	bool		granted;
+
+	MemoryContextReset(attempt);
+	oldcxt = MemoryContextSwitchTo(attempt);
+	granted = fence_attempt(acquire_all, many, 0, &error);
+	MemoryContextSwitchTo(oldcxt);
+	return granted;
+}
+
 static void
 acquire_many(ManyRequest *many)
 {
+	MemoryContext attempt = AllocSetContextCreate(CurrentMemoryContext,
+												  "pg_fence acquire",
+												  ALLOCSET_SMALL_SIZES);
 	instr_time	start;
-	ErrorData  *error;
 	const FenceName *missing = NULL;
 
 	INSTR_TIME_SET_CURRENT(start);
 	many->waited_ms = 0;
-	while (!fence_attempt(acquire_all, many, 0, &error))
+	while (!attempt_all(many, attempt))
 	{
 		if (missing == NULL)
 			count_attempts(many);

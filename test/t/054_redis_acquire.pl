@@ -187,6 +187,7 @@ wait_until('it has been taken in Redis', sub { $redis->does('EXISTS', $r) });
 wait_until('... and has expired there', sub { !$redis->does('EXISTS', $r) });
 sql($node, q{COMMIT PREPARED 'p'});
 is($late->wait->output, 't|2|t', '... and is taken anew by who comes too late');
+is($late->errors, '', '... and has given back all locks in between');
 $late->quit;
 
 # ---------------------------------------------------------------- check
