@@ -134,6 +134,7 @@ ISOLATION = \
 	tombstone \
 	upsert \
 	x_acquire_many \
+	x_audit \
 	x_cascade \
 	x_forget \
 	x_hand_over \

@@ -437,6 +437,8 @@ AS 'MODULE_PATHNAME', 'fence_prune';
 REVOKE ALL ON FUNCTION fence.prune(integer) FROM PUBLIC;
 COMMENT ON FUNCTION fence.prune(integer) IS
 	'deletes idempotency keys that have expired a while ago; returns how many';
+
+--
 -- Statistics
 --
 
@@ -1084,6 +1086,9 @@ AS $$
 BEGIN
 	IF grantee IS NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'role must not be null';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid OPERATOR(pg_catalog.=) grantee) THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', grantee::pg_catalog.oid);
 	END IF;
 	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', grantee);
 	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION

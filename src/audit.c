@@ -19,7 +19,6 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -103,15 +102,17 @@ find_problem(void *arg)
 	policy = policy_of_bytes(relation, question->tgargs);
 	if (policy->problem != NULL)
 		question->problem = policy->problem->message;
-	table_close(relation, AccessShareLock);
+	/* fence.audit() looks into its partitions next: the table is locked first */
+	table_close(relation, NoLock);
 	return true;
 }
 
 /*
  * fence.policy_problem(target regclass, tgargs bytea) returns text
  *
- * What a write on the table would be refused with, whatever its token.
- * Arguments that cannot even be read raise 22023.
+ * What a write on the table would be refused with, whatever its token; NULL
+ * if it would not, or if there is no such table any more.  Arguments that
+ * cannot even be read raise 22023.
  */
 Datum
 fence_policy_problem(PG_FUNCTION_ARGS)
@@ -218,10 +219,15 @@ Datum
 fence_stored_above_mark(PG_FUNCTION_ARGS)
 {
 	Oid			target = PG_GETARG_OID(0);
+	Relation	parent;
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	LockRelationOid(target, AccessShareLock);
+	parent = try_table_open(target, AccessShareLock);
+	/* dropped since its triggers were read */
+	if (parent == NULL)
+		PG_RETURN_VOID();
+	table_close(parent, NoLock);
 	foreach(lc, find_all_inheritors(target, AccessShareLock, NULL))
 	{
 		Relation	relation = try_table_open(lfirst_oid(lc), NoLock);
