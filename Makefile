@@ -155,10 +155,11 @@ override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \
 
 SHLIB_LINK = -lhiredis
 
-# hiredis has TLS from version 1.0 on, in a library of its own.
-ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
+# hiredis has TLS from version 1.0 on, in a library of its own; what it is to
+# accept is told to OpenSSL.
+ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -include openssl/ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
 PG_CPPFLAGS += -DFENCE_HAVE_TLS
-SHLIB_LINK += -lhiredis_ssl
+SHLIB_LINK += -lhiredis_ssl -lssl -lcrypto
 endif
 
 PG_CONFIG ?= pg_config
