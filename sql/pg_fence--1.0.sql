@@ -63,8 +63,9 @@ CREATE TABLE fence.resource (
 
 COMMENT ON TABLE fence.resource IS
 	'One row per resource: tokens issued, high-water mark, lease. Written by the functions of pg_fence only.';
-COMMENT ON COLUMN fence.resource.name IS 'resource, compared byte for byte';
-COMMENT ON COLUMN fence.resource.token IS 'last token issued by fence.acquire(), 0 if none was';
+COMMENT ON COLUMN fence.resource.name IS
+	'resource, compared byte for byte; empty in the row that keeps the floor of fence.forget()';
+COMMENT ON COLUMN fence.resource.token IS 'last token issued here, 0 if none was';
 COMMENT ON COLUMN fence.resource.mark IS 'high-water mark: the highest token accepted so far';
 COMMENT ON COLUMN fence.resource.mark_holder IS 'who acquired or presented that token, if known';
 COMMENT ON COLUMN fence.resource.marked_at IS 'since when it is the mark';

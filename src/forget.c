@@ -124,11 +124,12 @@ fence_forget(PG_FUNCTION_ARGS)
 
 	fence_prevent_read_only("fence.forget()");
 	idle = fence_arg_duration(fcinfo, 0, "idle time", 0, IDLE_MAX);
-	fence_arg_not_null(fcinfo, 1, "number of rows");
+	fence_arg_not_null(fcinfo, 1, "max_rows");
 	if (PG_GETARG_INT32(1) < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid number of rows: %d", PG_GETARG_INT32(1))));
+				 errmsg("invalid max_rows: %d", PG_GETARG_INT32(1)),
+				 errdetail("It must be at least 1.")));
 
 	count = forget_idle(GetCurrentTimestamp() - idle, PG_GETARG_INT32(1),
 						&highest);

@@ -1055,7 +1055,7 @@ fence_guard_init(void)
 {
 	DefineCustomBoolVariable("pg_fence.bypass",
 							 "Lets writes pass guarded tables unjudged.",
-							 "For maintenance. Each statement that passes so leaves a line in the server's log.",
+							 "For maintenance. Each statement that passes so is counted, and leaves a line in the server's log.",
 							 &bypass, false, PGC_SUSET, 0,
 							 NULL, NULL, NULL);
 	fence_merge_init();

@@ -202,7 +202,7 @@ static const FenceVerdict *
 no_column(Relation relation, const char *name)
 {
 	return fence_verdict(ERRCODE_UNDEFINED_COLUMN,
-						 psprintf("column \"%s\" of the fence on table \"%s\" does not exist",
+						 psprintf("column \"%s\" of the guard on table \"%s\" does not exist",
 								  name, RelationGetRelationName(relation)),
 						 "The guard cannot tell what a row belongs to, or its token.",
 						 "Call fence.protect() with columns that the table has now.");

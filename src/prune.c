@@ -228,7 +228,7 @@ fence_prune(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid max_rows: %d", max_rows),
-				 errhint("It must be at least 1.")));
+				 errdetail("It must be at least 1.")));
 
 	fence_claims_open(&claims, RowExclusiveLock);
 	count = prune(&claims, GetCurrentTimestamp(), max_rows,
