@@ -161,7 +161,7 @@ void
 fence_replayed_note(const char *resource, const FenceStatement *statement)
 {
 	FenceKey	key = replay_key(resource);
-	FenceClaim	claim;
+	FenceClaim	claim = {0};
 
 	claim.state = FENCE_CLAIM_DONE;
 	claim.statement = *statement;

@@ -496,8 +496,7 @@ acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
 	bool		nulls[ACQUIRE_COLUMNS];
 
 	acquire_columns(outcome, reason, row, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-											 values, nulls));
+	return fence_result_row(fcinfo, values, nulls);
 }
 
 /*
@@ -862,8 +861,7 @@ fence_extend(PG_FUNCTION_ARGS)
 		values[3] = CStringGetTextDatum(reason);
 		nulls[3] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(fence_result_row(fcinfo, values, nulls));
 }
 
 /*
