@@ -427,8 +427,6 @@ acquire(AcquireRequest *request, FenceRow *row)
 		MemoryContextReset(attempt);
 	}
 	fence_wait_leave();
-	if (waits)
-		fence_stats_wait(&request->name, (int64) (waited_ms * 1000.0));
 	return outcome;
 }
 
@@ -711,8 +709,6 @@ acquire_many(ManyRequest *many)
 	fence_wait_leave();
 	if (missing == NULL)
 		count_attempts(many);
-	else if (many->each.wait > 0)
-		fence_stats_wait(missing, (int64) (elapsed_ms(start) * 1000.0));
 }
 
 static void

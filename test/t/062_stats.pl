@@ -68,6 +68,22 @@ is(stat_of('timed', bucket('wait_histogram', '50 ms', '5 s')), 1, 'a wait of abo
 is(stat_of('timed', q{wait_time BETWEEN '60 ms' AND '5 s', attempts, acquired, contended, takeovers}), 't|3|3|1|1', '... in the sum');
 sql($session, q{SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '20 ms')});
 is(stat_of('timed', q{attempts, acquired, contended, (SELECT sum(n) FROM unnest(wait_histogram) n)}), '4|3|2|2', 'a wait in vain counts, too');
+foreach my $case ([ '55P03', 'lock_timeout', 3 ], [ '57014', 'statement_timeout', 4 ])
+{
+	my ($state, $timeout, $waits) = @$case;
+
+	refuses($session, qq{SET $timeout = '20 ms'; SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '1 min')}, $state, "$timeout ends a wait");
+	sql($session, "RESET $timeout");
+	is(stat_of('timed', q{attempts - acquired, (SELECT sum(n) FROM unnest(wait_histogram) n)}), ($waits - 1) . "|$waits", '... which counts');
+}
+my $waiter = session($node);
+my $waiter_pid = $waiter->backend;
+$waiter->send(q{SELECT acquired FROM fence.acquire_many('{a,timed}', 'c', '1 min', '1 min')});
+wait_for($watcher, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiter_pid");
+sql($watcher, "SELECT pg_terminate_backend($waiter_pid)");
+$waiter->wait;
+wait_for($watcher, q{SELECT sum(n) = 5 FROM fence.stat_resources, unnest(wait_histogram) n WHERE resource = 'timed'});
+pass('... one that is terminated, too');
 gives($watcher, q{SELECT hold_max BETWEEN '150 ms' AND '5 s', hold_max < hold_total FROM fence.leases WHERE resource = 'timed'}, 't|t', 'the longest time that it was held');
 # run out long ago: it was held until then
 sql($session, q{SELECT fence.acquire('old', 'a', '1 ms'); SELECT pg_sleep(0.2); SELECT fence.acquire('old', 'b')});
