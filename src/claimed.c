@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "claim_row.h"
@@ -237,6 +238,7 @@ drop_unwritten_claims(void)
 	fence_claims_open(&claims, RowExclusiveLock);
 	for (; note != NULL; note = next_claim(note->older, FENCE_CLAIM_UNWRITTEN))
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (fence_unique_find(&claims,
 							  UUIDPGetDatum(&note->known->key.id)) &&
 			!fence_unique_delete(&claims, &claims.slot->tts_tid))
