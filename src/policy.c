@@ -59,31 +59,19 @@ static const char *const marks_names[] = {
 	[FENCE_MARKS_BOTH] = "both"
 };
 
-/* The mode's argument says whether the guard only observes. */
+/* Which of two words is it?  False for the first one, which is the default. */
 static bool
-parse_mode(const char *mode)
+parse_choice(FencePolicyArgument which, const char *value, const char *usual,
+			 const char *other)
 {
-	if (mode == NULL || strcmp(mode, "enforce") == 0)
+	if (value == NULL || strcmp(value, usual) == 0)
 		return false;
-	if (strcmp(mode, "observe") == 0)
+	if (strcmp(value, other) == 0)
 		return true;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized mode: \"%s\"", mode),
-			 errhint("Use \"enforce\" or \"observe\".")));
-}
-
-static bool
-parse_on_duplicate(const char *on_duplicate)
-{
-	if (on_duplicate == NULL || strcmp(on_duplicate, "error") == 0)
-		return false;
-	if (strcmp(on_duplicate, "skip") == 0)
-		return true;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized on_duplicate: \"%s\"", on_duplicate),
-			 errhint("Use \"error\" or \"skip\".")));
+			 errmsg("unrecognized %s: \"%s\"", argument_names[which], value),
+			 errhint("Use \"%s\" or \"%s\".", usual, other)));
 }
 
 static FenceMarks
@@ -170,11 +158,14 @@ fence_policy_make(const char *const *texts)
 	policy->marks = parse_marks(texts[FENCE_POLICY_MARKS],
 								policy->token_column != NULL);
 	policy->lease = copy_text(texts[FENCE_POLICY_LEASE]);
-	policy->observe = parse_mode(texts[FENCE_POLICY_MODE]);
+	policy->observe = parse_choice(FENCE_POLICY_MODE,
+								   texts[FENCE_POLICY_MODE],
+								   "enforce", "observe");
 	policy->key_column = copy_text(texts[FENCE_POLICY_KEY_COLUMN]);
 	policy->key_scope = copy_text(texts[FENCE_POLICY_KEY_SCOPE]);
-	policy->skip_duplicates =
-		parse_on_duplicate(texts[FENCE_POLICY_ON_DUPLICATE]);
+	policy->skip_duplicates = parse_choice(FENCE_POLICY_ON_DUPLICATE,
+										   texts[FENCE_POLICY_ON_DUPLICATE],
+										   "error", "skip");
 	parse_template(policy);
 	check_combination(policy);
 	return policy;
