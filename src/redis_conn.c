@@ -368,6 +368,9 @@ open_socket(FenceRedis *redis, const char *host, int port, FenceReply *reply)
 	}
 	redisReaderFree(redis->context->reader);
 	redis->context->reader = reader;
+	/* else a host that died is found out by the first question, too late */
+	if (redis->context->err == 0 && host != NULL)
+		(void) redisEnableKeepAlive(redis->context);
 	if (redis->context->err != 0)
 		return failed(reply, FENCE_REPLY_UNREACHABLE, redis->context->errstr);
 	return true;

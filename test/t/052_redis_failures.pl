@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use FenceTest;
+use PostgreSQL::Test::Utils;
 use RedisTest;
 use Test::More;
 use Time::HiRes qw(time);
@@ -122,6 +123,7 @@ foreach my $state (sort keys %words)
 
 		like($result->{said}, qr/DETAIL: .*\b$word\b/, '... and the detail has that word') if $word && $word !~ /^(ERR|NOSCRIPT)$/;
 		cmp_ok($result->{counts}->{commands}, '<=', 2, '... and it was not asked over and over again');
+		unlike($result->{said}, qr/beginning/, '... without what we had said') if $error =~ /beginning/;
 		like($result->{said}, qr/\A[\n -~]*\z/, '... and all of it can be read') if $error =~ /\xff/;
 	}
 }
@@ -256,6 +258,7 @@ my $tcp = fake_redis(behind => $redis, port => 1);
 redis_server($session, 't', $tcp, timeout_ms => $timeout, breaker_ms => 0);
 my $by_tcp = q{SELECT fence.check('bytes', 1, 'a', 't')};
 gives($session, $by_tcp, 't', 'TCP');
+like(slurp_file('/proc/net/tcp'), sprintf(qr/^ *\d+: \S+ \w+:%04X 01 \S+ 02:/m, $tcp->{port}), '... of a host that is watched by the kernel');
 $tcp->stop;
 is(sqlstate($session, $by_tcp), 'PF006', '... refused');
 $tcp->start;
