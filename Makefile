@@ -13,6 +13,7 @@ OBJS = \
 	src/claim.o \
 	src/claim_row.o \
 	src/claimed.o \
+	src/constraint.o \
 	src/counters.o \
 	src/evict.o \
 	src/execution.o \
@@ -133,6 +134,7 @@ ISOLATION = \
 	tombstone \
 	upsert \
 	x_acquire_many \
+	x_audit \
 	x_cascade \
 	x_forget \
 	x_hand_over \
@@ -153,10 +155,11 @@ override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \
 
 SHLIB_LINK = -lhiredis
 
-# hiredis has TLS from version 1.0 on, in a library of its own.
-ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
+# hiredis has TLS from version 1.0 on, in a library of its own; what it is to
+# accept is told to OpenSSL.
+ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -include openssl/ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
 PG_CPPFLAGS += -DFENCE_HAVE_TLS
-SHLIB_LINK += -lhiredis_ssl
+SHLIB_LINK += -lhiredis_ssl -lssl -lcrypto
 endif
 
 PG_CONFIG ?= pg_config

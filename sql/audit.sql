@@ -133,6 +133,21 @@ DROP TRIGGER "~fence_truncate" ON aud_plain;
 SELECT target, problem, remedy FROM audit WHERE problem LIKE '%missing%';
 SELECT fence.protect('aud_plain', 'aud');
 
+-- a foreign key that was added: its action runs also where it finds no row
+CREATE TABLE aud_top (id int PRIMARY KEY);
+INSERT INTO aud_top VALUES (1);
+ALTER TABLE aud_plain ADD up int REFERENCES aud_top;
+TABLE audit;
+ALTER TABLE aud_plain DROP up, ADD up int REFERENCES aud_top ON UPDATE CASCADE;
+UPDATE aud_top SET id = 2;
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+UPDATE aud_top SET id = 2;
+ALTER TABLE aud_plain DROP up;
+DROP TABLE aud_top;
+SELECT fence.protect('aud_plain', 'aud');
+
 -- C14: columns that are gone, or of another type
 ALTER TABLE aud_row RENAME tok TO token;
 ALTER TABLE aud_both ALTER tok TYPE numeric;
@@ -320,6 +335,8 @@ SELECT severity, remedy FROM fence.audit() WHERE target = '"T''x"'::pg_catalog.r
 SELECT remedy FROM fence.audit() WHERE target = '"T''x"'::pg_catalog.regclass ORDER BY remedy COLLATE pg_catalog."C" \gexec
 SELECT count(*) FROM fence.audit() WHERE target = '"T''x"'::pg_catalog.regclass;
 RESET search_path;
+-- a table that is dropped meanwhile has no problem any more
+SELECT fence.policy_problem(2147483647::oid::regclass, 'resource=aud') IS NULL AS none;
 -- it writes nothing and leaves no lock
 BEGIN;
 SELECT count(*) > 0 AS some FROM fence.protected_tables, fence.audit();

@@ -133,6 +133,16 @@ CREATE OR REPLACE TRIGGER two AFTER UPDATE ON hand FOR EACH ROW EXECUTE FUNCTION
 UPDATE hand SET qty = 7 WHERE fence.check('r', 5);
 UPDATE hand SET qty = 8 WHERE fence.check('r-1', 5);
 TABLE hand;
+-- a scope longer than fence.claim() can name: no other scope is taken for it
+CREATE TABLE hand_key (id text);
+SELECT format('CREATE TRIGGER hand BEFORE INSERT ON hand_key FOR EACH ROW EXECUTE FUNCTION fence.guard(%L, %L, %L)', 'resource=r', 'key_column=id', 'key_scope=' || repeat('s', 600)) AS make \gset
+:make;
+INSERT INTO hand_key VALUES ('key');
+SELECT fence.once('key', repeat('s', 512));
+SELECT fence.once('other', repeat('s', 512));
+SELECT fence.once('key', repeat('s', 512));
+DELETE FROM fence.idempotency_key WHERE scope LIKE 'sss%';
+DROP TABLE hand_key;
 -- protect() makes it one
 SELECT fence.protect('hand', 'r');
 SELECT tgname LIKE '~fence\_%' AS ours, count(*) FROM pg_trigger WHERE tgrelid = 'hand'::regclass GROUP BY 1;

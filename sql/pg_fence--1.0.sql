@@ -899,6 +899,13 @@ SELECT tgrelid::regclass, 'error',
 FROM policy
 WHERE has_statement AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = tgrelid)
 UNION ALL
+SELECT tgrelid::regclass, 'warning',
+	'the action of a foreign key that was added needs a token also where it changes no row', protect
+FROM policy
+WHERE has_statement AND EXISTS (
+	SELECT FROM pg_constraint
+	WHERE conrelid = tgrelid AND contype = 'f' AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd')))
+UNION ALL
 SELECT i.inhrelid::regclass, 'error', format('inheritance child of guarded table %s has no guard of its own', p.tgrelid::regclass),
 	-- protect() refuses a table that has children
 	CASE WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = i.inhrelid)
@@ -1033,6 +1040,16 @@ WHERE p.lease <> 'postgres' AND NOT EXISTS (
 	SELECT FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
 	WHERE s.srvname = p.lease AND w.fdwname = 'fence_redis')
 UNION ALL
+SELECT nullif(c.conrelid, 0)::regclass, 'error',
+	format('CHECK constraint %s calls %s, and would refuse rows that are restored', quote_ident(c.conname), d.refobjid::regprocedure),
+	CASE WHEN c.conrelid <> 0 THEN format('ALTER TABLE %s DROP CONSTRAINT %I;', c.conrelid::regclass, c.conname)
+		ELSE format('ALTER DOMAIN %s DROP CONSTRAINT %I;', c.contypid::regtype, c.conname) END
+FROM pg_constraint c
+	JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
+		AND d.refclassid = 'pg_proc'::regclass
+	JOIN pg_proc p ON p.oid = d.refobjid
+WHERE p.pronamespace = 'fence'::regnamespace AND p.provolatile = 'v' AND c.coninhcount = 0
+UNION ALL
 SELECT NULL, 'warning', format('server %I lets writes through while Redis cannot be asked', s.srvname),
 	format('ALTER SERVER %I OPTIONS (DROP on_unreachable);', s.srvname)
 FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
@@ -1070,6 +1087,9 @@ AS $$
 BEGIN
 	IF grantee IS NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'role must not be null';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid OPERATOR(pg_catalog.=) grantee) THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', grantee::pg_catalog.oid);
 	END IF;
 	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', grantee);
 	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION

@@ -147,8 +147,11 @@ fence_arg_duration(FunctionCallInfo fcinfo, int n, const char *what,
 				 most < USECS_PER_DAY ?
 				 errdetail("It must be between %g ms and %g s.",
 						   least / 1000.0, most / (double) USECS_PER_SEC) :
-				 errdetail("It must be between %g ms and %g days.",
-						   least / 1000.0, most / (double) USECS_PER_DAY)));
+				 errdetail_plural("It must be between %g ms and %g day.",
+								  "It must be between %g ms and %g days.",
+								  (unsigned long) (most / USECS_PER_DAY),
+								  least / 1000.0,
+								  most / (double) USECS_PER_DAY)));
 	return (int64) usecs;
 }
 

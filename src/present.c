@@ -74,6 +74,7 @@ typedef struct Presentation
 	SubTransactionId subid;		/* whose rollback takes it back */
 	int64		token;
 	const char *holder;			/* known holder of the token, or NULL */
+	bool		named;			/* by this transaction, not only on record */
 	int			demands;		/* what is judged at commit, see below */
 	const Voucher *vouchers;	/* servers that may be asked again then */
 	FenceVersion version;		/* of the row that has it as mark, if known */
@@ -438,6 +439,7 @@ remember(const FenceToken *token, const char *holder, const Answer *answer)
 	presentation->token = token->number;
 	presentation->holder = holder == NULL ? NULL :
 		MemoryContextStrdup(TopTransactionContext, holder);
+	presentation->named = token->holder != NULL;
 	presentation->demands = demands_of(token) |
 		(entry->top != NULL ? entry->top->demands : 0);
 	presentation->vouchers = entry->top != NULL ? entry->top->vouchers : NULL;
@@ -563,39 +565,45 @@ present_higher(const FenceToken *token, const Presentation *before,
 
 /*
  * Presented before in this transaction, with the same number.  The new
- * presentation may demand more.
+ * presentation may demand more.  A guard that wants a server's word knows no
+ * holder: it asks about the one that fence.check() has named.
  */
 static const FenceVerdict *
-present_again(const FenceToken *token, const Presentation *before)
+present_again(const FenceToken *again, const Presentation *before)
 {
+	FenceToken	token = *again;
 	const FenceVerdict *verdict;
 	const Voucher *voucher = NULL;
 	const Answer *answer = NULL;
 	FenceRow	row;
 
-	verdict = judge_holder(&token->name, token->number, token->holder,
+	verdict = judge_holder(&token.name, token.number, token.holder,
 						   before->holder);
 	if (verdict != NULL)
 		return verdict;
-	if (fence_lease_in_store(token->lease))
-		voucher = find_voucher(before, token->lease);
+	if (token.holder == NULL && before->named)
+		token.holder = before->holder;
+	if (fence_lease_in_store(token.lease))
+		voucher = find_voucher(before, token.lease);
 	if (voucher != NULL)
 		answer = voucher->answer;
-	else if (fence_lease_in_store(token->lease) ||
-			 (lease_in_postgres(token->lease) &&
+	else if (fence_lease_in_store(token.lease) ||
+			 (lease_in_postgres(token.lease) &&
 			  (before->demands & ANY_LEASE) == 0))
 	{
-		fence_row_read(&token->name, &row);
-		verdict = lease_in_postgres(token->lease) ?
-			judge_lease(&token->name, token->number, &row) :
-			judge_store(token, &row, &answer);
+		fence_row_read(&token.name, &row);
+		verdict = lease_in_postgres(token.lease) ?
+			judge_lease(&token.name, token.number, &row) :
+			judge_store(&token, &row, &answer);
 		if (verdict != NULL)
 			return verdict;
 	}
-	if ((demands_of(token) & ~before->demands) != 0 ||
+	if ((demands_of(&token) & ~before->demands) != 0 ||
+		(token.holder != NULL && !before->named) ||
 		(answer != NULL &&
-		 (voucher == NULL || (voucher->observed && !token->observed))))
-		remember(token, before->holder, answer)->version = before->version;
+		 (voucher == NULL || (voucher->observed && !token.observed))))
+		remember(&token, before->holder ? before->holder : token.holder,
+				 answer)->version = before->version;
 	return NULL;
 }
 

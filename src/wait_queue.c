@@ -22,6 +22,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
@@ -39,7 +40,7 @@ typedef struct Waiter
 	Oid			dbid;			/* InvalidOid: does not wait */
 	uint64		key;			/* of the resource */
 	uint64		ticket;			/* the lower, the earlier */
-	TimestampTz called;			/* for his turn, 0: not since he last looked */
+	int64		called;			/* for his turn, 0: not since he last looked */
 } Waiter;
 
 typedef struct WaitQueue
@@ -82,6 +83,16 @@ fence_wait_queue_init(void *part, const FenceLimits *limits, int tranche)
 	queue->max = MaxBackends;
 }
 
+/* Microseconds of a clock that nobody sets, the same in all backends. */
+static int64
+now_usecs(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}
+
 static WaitQueue *
 occupied_queue(void)
 {
@@ -96,7 +107,7 @@ occupied_queue(void)
  * for those who have let their turn pass.  Under the lock.
  */
 static Waiter *
-first_waiter(WaitQueue *queue, uint64 key, uint64 ticket, TimestampTz now)
+first_waiter(WaitQueue *queue, uint64 key, uint64 ticket, int64 now)
 {
 	Waiter	   *first = NULL;
 	int			i;
@@ -117,7 +128,7 @@ first_waiter(WaitQueue *queue, uint64 key, uint64 ticket, TimestampTz now)
 }
 
 static void
-call(WaitQueue *queue, Waiter *waiter, TimestampTz now)
+call(WaitQueue *queue, Waiter *waiter, int64 now)
 {
 	if (waiter->called == 0)
 		waiter->called = now;
@@ -129,7 +140,7 @@ static void
 wake(uint64 key)
 {
 	WaitQueue  *queue = occupied_queue();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = now_usecs();
 	Waiter	   *first;
 
 	if (queue == NULL)
@@ -149,7 +160,7 @@ bool
 fence_wait_turn(const FenceName *name)
 {
 	WaitQueue  *queue = occupied_queue();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = now_usecs();
 	uint64		ticket = PG_UINT64_MAX;
 	Waiter	   *first;
 
@@ -195,7 +206,7 @@ fence_wait_join(const FenceName *name)
 	self->key = name->key;
 	self->called = 0;
 	first = first_waiter(queue, name->key, self->ticket,
-						 GetCurrentTimestamp()) == NULL;
+						 now_usecs()) == NULL;
 	LWLockRelease(&queue->lock);
 	return first;
 }
@@ -209,12 +220,12 @@ fence_wait_leave(void)
 	WaitQueue  *queue = fence_shared(FENCE_PART_QUEUE);
 	Waiter	   *self;
 	Waiter	   *first;
-	TimestampTz now;
+	int64		now;
 
 	if (joined_level == 0)
 		return;
 	joined_level = 0;
-	now = GetCurrentTimestamp();
+	now = now_usecs();
 	self = &queue->waiters[fence_proc_number()];
 	LWLockAcquire(&queue->lock, LW_EXCLUSIVE);
 	self->dbid = InvalidOid;

@@ -147,6 +147,17 @@ define_pairs() {
 	pair t_replay t_replay_hand '**`claim`**, replay' "SELECT response FROM fence.claim('done:' || :n);"
 }
 
+# What is timed with statistics and without: one in a hundred presents a stale token, and
+# catches the error, as pgbench would end that session.
+define_statistics() {
+	pair s_mixed '' '' "\\set late random(1, 100) = 1
+		\\if :late
+		SELECT bench.too_late('stock:' || :n, 32);
+		\\else
+		UPDATE one_resource SET qty = qty + 1 WHERE id = :n AND fence.check('stock:' || :n, 33);
+		\\endif"
+}
+
 # whole NAME BASE LABEL STATEMENTS AFTER: one transaction over all rows of a table, timed
 # against BASE; AFTER makes the table ready for the next.
 define_whole() {

@@ -83,6 +83,16 @@ SELECT 'stock:' || n, 0, 33, now(), 0 FROM generate_series(1, 1000) n
 UNION ALL
 SELECT repeat('0', 497) || n, 0, 33, now(), 0 FROM generate_series(1, 100) n;
 
+-- A write that comes too late, caught by the application.
+CREATE FUNCTION bench.too_late(name text, stale bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fence.check(name, stale);
+	RAISE 'a stale token was accepted';
+EXCEPTION WHEN SQLSTATE 'PF001' THEN
+	NULL;
+END $$;
+
 -- The same things as users write them by hand.
 CREATE TABLE hand_mark (name text PRIMARY KEY, mark bigint NOT NULL);
 INSERT INTO hand_mark SELECT 'stock:' || n, 33 FROM generate_series(1, 1000) n;

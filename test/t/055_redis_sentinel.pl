@@ -58,6 +58,16 @@ refuses($session, q{SELECT fence.check('lock', 1, 'a', 'unknown')}, 'PF007', 'a 
 redis_server($session, 'none', { %address, sentinel => "127.0.0.1:$master->{port}" }, timeout_ms => 2000, breaker_ms => 0);
 refuses($session, q{SELECT fence.check('lock', 1, 'a', 'none')}, 'PF007', 'not a sentinel');
 
+# Sentinels are asked without AUTH: one that has a password can let everybody ask this.
+foreach my $case ([ PF007 => '>secret' ], [ '' => qw(nopass -@all +sentinel|get-master-addr-by-name) ])
+{
+	my ($state, @rule) = @$case;
+
+	$_->does(qw(ACL SETUSER default resetpass on), @rule) foreach @$sentinels;
+	fresh($state, "sentinels with a password: @rule");
+}
+$_->restart foreach @$sentinels;
+
 # What a sentinel can say
 my $fake = fake_redis(port => 1);
 my ($host, $port) = ('$9' . "\r\n127.0.0.1\r\n", '$' . length($master->{port}) . "\r\n$master->{port}\r\n");

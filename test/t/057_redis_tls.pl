@@ -93,6 +93,7 @@ gives($session, q{SELECT count(*) FROM generate_series(1, 1000) i WHERE fence.ch
 
 alter_server($session, 's', ca_file => $certificates->{other_ca});
 refuses($session, $check, 'PF007', 'a certificate of another authority') foreach 1, 2;
+like(says($session, $check), qr/certificate was not accepted/, '... says so');
 alter_server($session, 's', ca_file => $certificates->{ca});
 gives($session, $check, 't', '... the right one');
 alter_server($session, 's', ca_file => File::Spec->rel2abs(write_file('empty.pem', '')));
@@ -112,6 +113,33 @@ alter_server($session, 's', %address, tls => undef, ca_file => undef);
 like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks nothing else');
 alter_server($session, 's', %address);
 gives($session, $check, 't', '... put right');
+
+# ---------------------------------------------------------------- nor another one of the same authority
+
+$session->does(q{CREATE USER MAPPING FOR PUBLIC SERVER s OPTIONS (username 'u', password 'pw')});
+foreach my $case (
+	[ cert => 1, 1 ], [ name_cert => 1, 0 ], [ address_cert => 0, 1 ], [ others_cert => 0, 0 ])
+{
+	my ($certificate, %accepted) = ($case->[0], localhost => $case->[1], '127.0.0.1' => $case->[2]);
+
+	$redis->does('CONFIG', 'SET', 'tls-cert-file', $certificates->{$certificate});
+	foreach my $host (sort keys %accepted)
+	{
+		alter_server($session, 's', host => $host);
+		my $introductions = $redis->calls('auth');
+		if ($accepted{$host})
+		{
+			gives($session, $check, 't', "$certificate at $host");
+			next;
+		}
+		my $said = says($session, $check);
+		like($said, qr/ERROR:  PF007: .*mismatch \(host \Q$host\E\)/s, "$certificate at $host");
+		is($redis->calls('auth'), $introductions, '... is told no password');
+	}
+}
+$session->does('DROP USER MAPPING FOR PUBLIC SERVER s');
+$redis->does('CONFIG', 'SET', 'tls-cert-file', $certificates->{cert});
+gives($session, $check, 't', 'its own certificate');
 
 # ---------------------------------------------------------------- interrupted
 

@@ -222,13 +222,30 @@ sql($watcher, 'SELECT fence.stat_reset()');
 gives($watcher, 'SELECT count(*) FROM fence.stat_resources', 0, 'reset');
 gives($other, 'SELECT sum(checks) FROM fence.stat_resources', 50, '... for this database only');
 $other->quit;
-# no room at all: the rests of more databases than there are rows
+# no room at all: one row only, and more databases than rows
 restart_with('pg_fence.max_resources = 1');
 foreach my $i (1 .. 3)
 {
 	is(sqlstate($session, "SELECT fence.check('tight $i', 1)"), '', "one row only, resource $i");
 }
-gives($watcher, 'SELECT count(*), sum(checks) FROM fence.stat_resources', '1|1', '... what finds no room is not counted');
+gives($watcher, 'SELECT count(*), count(resource), sum(checks) FROM fence.stat_resources', '1|0|3', '... counts them all together');
+$other = session($node, dbname => 'other');
+sql($other, q{SELECT fence.check('here', 1)});
+gives($other, 'SELECT resource, checks FROM fence.stat_resources', 'here|1', '... and gives way to another database');
+sql($other, q{SELECT fence.check('there', 1)});
+gives($other, 'SELECT count(*), count(resource), sum(checks) FROM fence.stat_resources', '1|0|2', '... which counts on in it');
+gives($watcher, 'SELECT count(*) FROM fence.stat_resources', 0, '... alone');
+sql($session, q{SELECT fence.check('tight 1', 1)});
+gives($watcher, 'SELECT resource, checks FROM fence.stat_resources', 'tight 1|1', '... until it has to give way itself');
+$other->quit;
+# one row and the rest, with everybody after it
+restart_with('pg_fence.max_resources = 2');
+($transactions, $failed) = pgbench($node, [ '-c', 8, '-j', 2, '-t', $total / 40 ], <<'END');
+\set n random(1, 3)
+SELECT fence.check('row ' || :n, 1);
+END
+is($failed, '', 'two rows, 8 clients');
+gives($watcher, 'SELECT sum(checks), count(*) FROM fence.stat_resources', "$transactions|2", '... nothing is lost');
 
 # A backend that is killed takes the memory of all with it, but no verdict and no lease
 restart_with('pg_fence.max_resources = 100');

@@ -234,8 +234,9 @@ one that speaks TLS on a port; conf, an array of more options for its command li
 
 =item certificates()
 
-Makes a certificate authority and, signed by it, a certificate for localhost and 127.0.0.1;
-another authority that has signed nothing.  Returns paths: ca, cert, key, other_ca.
+Makes a certificate authority and, signed by it, certificates with one key: for localhost and
+127.0.0.1, for one of both, and for others; another authority that has signed nothing.
+Returns paths: ca, cert, name_cert, address_cert, others_cert, key, other_ca.
 
 =cut
 
@@ -263,14 +264,21 @@ sub certificates
 	{
 		_openssl(qw(req -x509 -days 2), @key, '-subj', "/CN=$ca", '-keyout', "$dir/$ca.key", '-out', "$dir/$ca.pem");
 	}
-	append_to_file("$dir/names", "subjectAltName = DNS:localhost, IP:127.0.0.1\n");
-	_openssl('req', @key, qw(-subj /CN=localhost),
-		'-keyout', "$dir/server.key", '-out', "$dir/server.csr");
-	_openssl(qw(x509 -req -days 2 -CAcreateserial), '-in', "$dir/server.csr", '-CA', "$dir/ca.pem",
-		'-CAkey', "$dir/ca.key", '-extfile', "$dir/names", '-out', "$dir/server.pem");
+	my %names = (
+		cert => 'DNS:localhost, IP:127.0.0.1',
+		name_cert => 'DNS:localhost',
+		address_cert => 'IP:127.0.0.1',
+		others_cert => 'DNS:redis.example, IP:127.0.0.2');
+	_openssl('req', @key, qw(-subj /CN=redis), '-keyout', "$dir/server.key", '-out', "$dir/server.csr");
+	foreach my $name (sort keys %names)
+	{
+		append_to_file("$dir/$name.names", "subjectAltName = $names{$name}\n");
+		_openssl(qw(x509 -req -days 2 -CAcreateserial), '-in', "$dir/server.csr", '-CA', "$dir/ca.pem",
+			'-CAkey', "$dir/ca.key", '-extfile', "$dir/$name.names", '-out', "$dir/$name.pem");
+	}
 	return {
-		ca => "$dir/ca.pem", other_ca => "$dir/other_ca.pem",
-		cert => "$dir/server.pem", key => "$dir/server.key" };
+		ca => "$dir/ca.pem", other_ca => "$dir/other_ca.pem", key => "$dir/server.key",
+		map { $_ => "$dir/$_.pem" } keys %names };
 }
 
 =pod
