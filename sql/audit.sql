@@ -70,7 +70,7 @@ TABLE audit;
 SELECT remedy FROM audit \gexec
 TABLE audit;
 SELECT target, resource, token_column, marks, lease, mode FROM fence.protected_tables WHERE target::text LIKE 'aud%' ORDER BY target::text COLLATE "C";
-TRUNCATE aud_plain;
+SELECT tgname FROM pg_trigger WHERE tgrelid = 'aud_plain'::regclass AND NOT tgisinternal ORDER BY tgname;
 UPDATE aud_row SET qty = 2;
 DROP TRIGGER "~fence_statement" ON aud_plain;
 TABLE audit;
