@@ -1076,14 +1076,19 @@ COMMENT ON FUNCTION fence.audit() IS
 -- Privileges
 --
 
+-- Grants as the owner of the extension, so that who was given this function
+-- grants something.
 CREATE FUNCTION fence.grant_writer(grantee regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF grantee IS NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'role must not be null';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE oid OPERATOR(pg_catalog.=) grantee::oid) THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', grantee::oid);
 	END IF;
 	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', grantee);
 	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION
