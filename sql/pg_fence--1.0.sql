@@ -1047,6 +1047,11 @@ FROM pg_constraint c
 	JOIN pg_proc p ON p.oid = d.refobjid
 WHERE p.pronamespace = 'fence'::regnamespace AND p.provolatile = 'v' AND c.coninhcount = 0
 UNION ALL
+SELECT NULL, 'error', 'server postgres of fence_redis is never asked: as a lease, this name stands for PostgreSQL',
+	'ALTER SERVER postgres RENAME TO ...;'
+FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+WHERE w.fdwname = 'fence_redis' AND s.srvname = 'postgres'
+UNION ALL
 SELECT NULL, 'warning', format('server %I lets writes through while Redis cannot be asked', s.srvname),
 	format('ALTER SERVER %I OPTIONS (DROP on_unreachable);', s.srvname)
 FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
