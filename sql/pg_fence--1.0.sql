@@ -1083,19 +1083,19 @@ COMMENT ON FUNCTION fence.audit() IS
 
 -- Grants as the owner of the extension, so that who was given this function
 -- grants something.
-CREATE FUNCTION fence.grant_writer(grantee regrole)
+CREATE FUNCTION fence.grant_writer(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF grantee IS NULL THEN
+	IF role IS NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'role must not be null';
 	END IF;
-	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE oid OPERATOR(pg_catalog.=) grantee::oid) THEN
-		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', grantee::oid);
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE oid OPERATOR(pg_catalog.=) role::oid) THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', role::oid);
 	END IF;
-	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', grantee);
+	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', role);
 	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION
 		fence.acquire(text, text, interval, interval, text, text),
 		fence.acquire_many(text[], text, interval, interval),
@@ -1114,7 +1114,7 @@ BEGIN
 		fence.guard(),
 		fence.protect(regclass, text, name, text, text, text, name, text),
 		fence.unprotect(regclass)
-		TO %s', grantee);
+		TO %s', role);
 END
 $$;
 REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;
