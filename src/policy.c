@@ -5,12 +5,13 @@
  *
  * The policy of a protected table is kept in the arguments of its triggers,
  * so that pg_dump carries it and no table is read for it.  An argument has
- * parts key=value with spaces between them; a backslash takes its meaning from
- * the character after it.  We write a single one, because the executor copies
- * each argument for each statement.  Columns are named there; binding looks the names up in the
- * relation as it is now.  Bound policies are cached per trigger and thrown
- * away with the relation's cache entry: a column that was renamed, dropped,
- * retyped or moved is looked up anew, and what is not found is an error.
+ * parts key=value with spaces between them; a backslash takes its meaning
+ * from the character after it.  We write a single one, because the executor
+ * copies each argument for each statement.  Columns are named there; binding
+ * looks the names up in the relation as it is now.  Bound policies are cached
+ * per trigger and thrown away with the relation's cache entry: a column that
+ * was renamed, dropped, retyped or moved is looked up anew, and what is not
+ * found is an error.
  *
  * IDENTIFICATION
  *	  src/policy.c
@@ -42,6 +43,9 @@ typedef struct CachedPolicy
 
 /* Per backend. */
 static HTAB *policies = NULL;
+
+/* The one that was found last, or NULL. */
+static CachedPolicy *last_found = NULL;
 
 /* How each part is called in the arguments of a trigger. */
 static const char *const argument_names[FENCE_POLICY_ARGUMENTS] = {
@@ -516,11 +520,11 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 const FencePolicy *
 fence_policy_cached(Relation relation, const Trigger *trigger)
 {
-	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
-									  NULL);
-
-	return entry != NULL && entry->relation == RelationGetRelid(relation) ?
-		entry->policy : NULL;
+	if (last_found == NULL || last_found->trigger != trigger->tgoid)
+		last_found = hash_search(policies, &trigger->tgoid, HASH_FIND, NULL);
+	return last_found != NULL &&
+		last_found->relation == RelationGetRelid(relation) ?
+		last_found->policy : NULL;
 }
 
 /*
@@ -567,6 +571,7 @@ forget(CachedPolicy *entry)
 	else
 		MemoryContextDelete(entry->cxt);
 	(void) hash_search(policies, &entry->trigger, HASH_REMOVE, NULL);
+	last_found = NULL;
 }
 
 static void
