@@ -749,7 +749,7 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'fence_trigger_arguments';
 REVOKE ALL ON FUNCTION fence.trigger_arguments(bytea) FROM PUBLIC;
 COMMENT ON FUNCTION fence.trigger_arguments(bytea) IS
-	'takes pg_trigger.tgargs apart';
+	'takes pg_trigger.tgargs apart: the parts of a guard''s policy';
 
 CREATE VIEW fence.protected_tables AS
 	SELECT p.target,
@@ -824,7 +824,7 @@ WITH guard AS MATERIALIZED (
 ), guarded AS (
 	-- the tables that fence.protect() was called for; not partitions that a
 	-- guard comes to from their parent
-	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT tgargs) AS policies,
+	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT fence.trigger_arguments(tgargs)) AS policies,
 		relkind, relowner,
 		bool_or(whole AND tgtype = 34) AS has_truncate,
 		bool_or(whole AND tgtype = 28) AS has_statement,
