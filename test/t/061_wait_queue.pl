@@ -47,8 +47,9 @@ if ($node->pg_version >= 17)
 {
 	gives($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'FenceAcquire'}, 5, 'what they wait for has a name');
 }
-# Somebody who comes now does not get it before them, even if it looks free to him.
-gives($holder, qq{SELECT fence.release('queue', $token); SELECT acquired FROM fence.acquire('queue', 'latecomer')}, "t\nf", 'a latecomer stands back');
+# Somebody who comes now does not get it before them, even if it looks free to him.  In one
+# transaction: whoever is called and gets no processor for a tenth of a second has lost his turn.
+gives($holder, qq{BEGIN; SELECT fence.release('queue', $token); SELECT acquired FROM fence.acquire('queue', 'latecomer'); COMMIT}, "t\nf", 'a latecomer stands back');
 $_->wait foreach @queue;
 is(join(' ', map { $_->output } @queue), 't t t t t', 'all waiters get the lease');
 gives($node, q{SELECT acquisitions, takeovers FROM fence.leases WHERE resource = 'queue'}, '6|0', '... once each');
