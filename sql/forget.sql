@@ -180,6 +180,8 @@ COMMIT;
 SELECT fence.check('f-rr', 401), age('f-rr');
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT fence.forget('5 years');
+-- ... and depends on no row that somebody else may change
+SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND pid = pg_backend_pid();
 SAVEPOINT s;
 SELECT fence.check('f-rr', 401);
 ROLLBACK TO s;

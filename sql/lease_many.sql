@@ -102,6 +102,12 @@ SELECT fence.mark('m-w');
 SELECT fence.check('m-max', 9223372036854775807);
 SELECT acquired FROM fence.acquire_many('{m-1,m-max}', 'w1');
 SELECT fence.mark('m-1');
+-- a long wait takes no memory: an attempt forgets what the one before has read
+SELECT count(fence.check(repeat('l', 500) || i, 1)) FROM generate_series(1, 100) i;
+SELECT acquired FROM fence.acquire('m-held', 'other', '1 hour');
+SELECT acquired, reason, (SELECT sum(total_bytes) < 1024 * 1024 FROM pg_backend_memory_contexts WHERE name IN ('ExprContext', 'pg_fence acquire')) AS small
+FROM fence.acquire_many(ARRAY(SELECT repeat('l', 500) || i FROM generate_series(1, 100) i) || 'm-held'::text, 'w1', wait => '500 ms') LIMIT 1;
+DELETE FROM fence.resource WHERE name LIKE 'lll%';
 -- a statement that fails later takes them back, and the transaction goes on
 BEGIN;
 SAVEPOINT s;

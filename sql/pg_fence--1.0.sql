@@ -63,8 +63,9 @@ CREATE TABLE fence.resource (
 
 COMMENT ON TABLE fence.resource IS
 	'One row per resource: tokens issued, high-water mark, lease. Written by the functions of pg_fence only.';
-COMMENT ON COLUMN fence.resource.name IS 'resource, compared byte for byte';
-COMMENT ON COLUMN fence.resource.token IS 'last token issued by fence.acquire(), 0 if none was';
+COMMENT ON COLUMN fence.resource.name IS
+	'resource, compared byte for byte; empty in the row that keeps the floor of fence.forget()';
+COMMENT ON COLUMN fence.resource.token IS 'last token issued here, 0 if none was';
 COMMENT ON COLUMN fence.resource.mark IS 'high-water mark: the highest token accepted so far';
 COMMENT ON COLUMN fence.resource.mark_holder IS 'who acquired or presented that token, if known';
 COMMENT ON COLUMN fence.resource.marked_at IS 'since when it is the mark';
@@ -437,6 +438,8 @@ AS 'MODULE_PATHNAME', 'fence_prune';
 REVOKE ALL ON FUNCTION fence.prune(integer) FROM PUBLIC;
 COMMENT ON FUNCTION fence.prune(integer) IS
 	'deletes idempotency keys that have expired a while ago; returns how many';
+
+--
 -- Statistics
 --
 
@@ -746,7 +749,7 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'fence_trigger_arguments';
 REVOKE ALL ON FUNCTION fence.trigger_arguments(bytea) FROM PUBLIC;
 COMMENT ON FUNCTION fence.trigger_arguments(bytea) IS
-	'takes pg_trigger.tgargs apart';
+	'takes pg_trigger.tgargs apart: the parts of a guard''s policy';
 
 CREATE VIEW fence.protected_tables AS
 	SELECT p.target,
@@ -821,7 +824,7 @@ WITH guard AS MATERIALIZED (
 ), guarded AS (
 	-- the tables that fence.protect() was called for; not partitions that a
 	-- guard comes to from their parent
-	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT tgargs) AS policies,
+	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT fence.trigger_arguments(tgargs)) AS policies,
 		relkind, relowner,
 		bool_or(whole AND tgtype = 34) AS has_truncate,
 		bool_or(whole AND tgtype = 28) AS has_statement,

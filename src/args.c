@@ -15,14 +15,18 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "args.h"
 
@@ -131,7 +135,7 @@ fence_arg_max_rows(FunctionCallInfo fcinfo, int n)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid max_rows: %d", max_rows),
-				 errhint("It must be at least 1.")));
+				 errdetail("It must be at least 1.")));
 	return max_rows;
 }
 
@@ -171,14 +175,25 @@ fence_arg_duration(FunctionCallInfo fcinfo, int n, const char *what,
 }
 
 /*
- * The row type that the function returns.
+ * The row that the function returns.
+ *
+ * A named row type is at hand in the type cache; get_call_result_type() would
+ * copy it.
  */
-TupleDesc
-fence_result_desc(FunctionCallInfo fcinfo)
+Datum
+fence_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
+	Oid			type = get_func_rettype(fcinfo->flinfo->fn_oid);
 	TupleDesc	desc;
+	HeapTuple	tuple;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+	if (type != RECORDOID)
+		desc = lookup_rowtype_tupdesc(type, -1);
+	else if (get_call_result_type(fcinfo, NULL, &desc) == TYPEFUNC_COMPOSITE)
+		desc = BlessTupleDesc(desc);
+	else
 		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
+	tuple = heap_form_tuple(desc, values, nulls);
+	ReleaseTupleDesc(desc);
+	return HeapTupleGetDatum(tuple);
 }

@@ -29,6 +29,7 @@ extern char *fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what,
 							int limit, bool null_allowed);
 extern int64 fence_arg_duration(FunctionCallInfo fcinfo, int n,
 								const char *what, int64 least, int64 most);
-extern TupleDesc fence_result_desc(FunctionCallInfo fcinfo);
+extern Datum fence_result_row(FunctionCallInfo fcinfo, Datum *values,
+							  bool *nulls);
 
 #endif							/* FENCE_ARGS_H */

@@ -63,8 +63,9 @@ fence_evict(PG_FUNCTION_ARGS)
 	if (prepared > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("%d prepared transactions of older holders of resource \"%.*s\" remain",
-						prepared, name.len, name.data),
+				 errmsg_plural("%d prepared transaction of older holders of resource \"%.*s\" remains",
+							   "%d prepared transactions of older holders of resource \"%.*s\" remain",
+							   prepared, prepared, name.len, name.data),
 				 errhint("See pg_prepared_xacts, and use ROLLBACK PREPARED.")));
 	PG_RETURN_INT32(count);
 }

@@ -71,13 +71,17 @@ forget_one(const FenceName *name, TimestampTz since)
 /*
  * Removes up to max_rows resources idle since then; returns how many, and the
  * highest mark among them.
+ *
+ * The scan takes every version there is, and the snapshot is asked about each:
+ * a scan with an MVCC snapshot would leave a SIREAD lock on the whole table,
+ * and then every heartbeat could make a serializable transaction fail.
  */
 static int64
 forget_idle(TimestampTz since, int max_rows, int64 *highest)
 {
 	Relation	heap = fence_resource_open(RowExclusiveLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(heap, snapshot, 0, NULL);
+	TableScanDesc scan = table_beginscan(heap, SnapshotAny, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(heap, NULL);
 	MemoryContext row_cxt = AllocSetContextCreate(CurrentMemoryContext,
 												  "pg_fence forget",
@@ -93,6 +97,8 @@ forget_idle(TimestampTz since, int max_rows, int64 *highest)
 		int64		mark;
 
 		CHECK_FOR_INTERRUPTS();
+		if (!table_tuple_satisfies_snapshot(heap, slot, snapshot))
+			continue;
 		MemoryContextReset(row_cxt);
 		fence_row_of_slot(slot, &name, &row);
 		if (name.len == 0 || !is_forgettable(&row, since))

@@ -7,6 +7,8 @@
  * that a pooled connection cannot hand it on.  Each resource has a stack of
  * presentations, the newest on top; an entry carries the subtransaction that
  * made it, so that ROLLBACK TO restores exactly what was presented before.
+ * All of them are in one list, too, newest first: to end a subtransaction
+ * costs what it has presented, however much the transaction has.
  *
  * A token is judged twice: when it is presented, and again before the
  * transaction commits or is prepared.  The second time decides.  The commit
@@ -68,9 +70,10 @@ typedef struct Voucher
 	const struct Voucher *next;
 } Voucher;
 
-/* One presentation; they live as long as the transaction. */
+/* One presentation. */
 typedef struct Presentation
 {
+	FenceName	name;
 	SubTransactionId subid;		/* whose rollback takes it back */
 	int64		token;
 	const char *holder;			/* known holder of the token, or NULL */
@@ -78,7 +81,8 @@ typedef struct Presentation
 	int			demands;		/* what is judged at commit, see below */
 	const Voucher *vouchers;	/* servers that may be asked again then */
 	FenceVersion version;		/* of the row that has it as mark, if known */
-	struct Presentation *below;
+	struct Presentation *below; /* the one before for the resource */
+	struct Presentation *older; /* the one before for any */
 } Presentation;
 
 /*
@@ -118,6 +122,7 @@ typedef struct PresentedResource
  * own.
  */
 static presented_hash *presented = NULL;
+static Presentation *newest = NULL;
 
 /* So many resources before the table grows. */
 #define PRESENTED_FEW		4
@@ -436,6 +441,7 @@ remember(const FenceToken *token, const char *holder, const Answer *answer)
 
 	presentation = MemoryContextAlloc(TopTransactionContext,
 									  sizeof(Presentation));
+	presentation->name = entry->name;
 	presentation->subid = GetCurrentSubTransactionId();
 	presentation->token = token->number;
 	presentation->holder = holder == NULL ? NULL :
@@ -449,7 +455,8 @@ remember(const FenceToken *token, const char *holder, const Answer *answer)
 											 presentation->vouchers);
 	presentation->version.buffer = InvalidBuffer;
 	presentation->below = entry->top;
-	entry->top = presentation;
+	presentation->older = newest;
+	entry->top = newest = presentation;
 	generation++;
 	return presentation;
 }
@@ -685,18 +692,7 @@ fence_presented(const FenceName *name)
 bool
 fence_presented_any(void)
 {
-	presented_iterator iterator;
-	PresentedResource *entry;
-
-	if (presented == NULL)
-		return false;
-	presented_start_iterate(presented, &iterator);
-	while ((entry = presented_iterate(presented, &iterator)) != NULL)
-	{
-		if (entry->top != NULL)
-			return true;
-	}
-	return false;
+	return newest != NULL;
 }
 
 /*
@@ -928,11 +924,24 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			/* The memory goes with the transaction. */
 			presented = NULL;
+			newest = NULL;
 			generation++;
 			break;
 		default:
 			break;
 	}
+}
+
+/* The subtransaction of the newest presentation is rolled back. */
+static void
+take_back(Presentation *presentation)
+{
+	presented_lookup(presented, presentation->name)->top = presentation->below;
+	newest = presentation->older;
+	if (presentation->holder != NULL)
+		pfree(unconstify(char *, presentation->holder));
+	pfree(presentation);
+	generation++;
 }
 
 /*
@@ -943,29 +952,19 @@ static void
 subxact_callback(SubXactEvent event, SubTransactionId subid,
 				 SubTransactionId parent, void *arg)
 {
-	presented_iterator iterator;
-	PresentedResource *entry;
+	Presentation *item;
 
-	if (presented == NULL ||
-		(event != SUBXACT_EVENT_COMMIT_SUB && event != SUBXACT_EVENT_ABORT_SUB))
-		return;
-	presented_start_iterate(presented, &iterator);
-	while ((entry = presented_iterate(presented, &iterator)) != NULL)
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
-		if (event == SUBXACT_EVENT_COMMIT_SUB)
-		{
-			Presentation *item = entry->top;
-
-			for (; item != NULL && item->subid == subid; item = item->below)
-				item->subid = parent;
-		}
-		else
-		{
-			while (entry->top != NULL && entry->top->subid == subid)
-				entry->top = entry->top->below;
-		}
+		for (item = newest; item != NULL && item->subid == subid;
+			 item = item->older)
+			item->subid = parent;
 	}
-	generation++;
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		while (newest != NULL && newest->subid == subid)
+			take_back(newest);
+	}
 }
 
 /*

@@ -25,12 +25,11 @@
  */
 #include "postgres.h"
 
-#include "common/cryptohash.h"
-#include "common/sha1.h"
 #include "lib/stringinfo.h"
 #include "replication/logicalworker.h"
 #include "utils/builtins.h"
 
+#include "digest.h"
 #include "errors.h"
 #include "redis_lease.h"
 
@@ -117,18 +116,11 @@ static Script give_back_script = {
 static void
 compute_sha1(Script *script)
 {
-	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA1);
 	uint8		digest[SHA1_DIGEST_LENGTH];
 
-	if (context == NULL || pg_cryptohash_init(context) < 0 ||
-		pg_cryptohash_update(context, (const uint8 *) script->text,
-							 strlen(script->text)) < 0 ||
-		pg_cryptohash_final(context, digest, sizeof(digest)) < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not compute SHA-1: %s",
-						pg_cryptohash_error(context))));
-	pg_cryptohash_free(context);
+	fence_digest_begin(FENCE_SHA1);
+	fence_digest_add(FENCE_SHA1, script->text, strlen(script->text));
+	fence_digest_end(FENCE_SHA1, digest);
 	hex_encode((const char *) digest, sizeof(digest), script->sha1);
 }
 

@@ -50,6 +50,9 @@ static const struct
 /* Has no word of its own. */
 #define TOO_MANY_CLIENTS	"ERR max number of clients reached"
 
+/* What follows are words of ours: values of locks, a password. */
+#define QUOTES_COMMAND		", with args"
+
 /*
  * Arrays are allocated as soon as their length has been read, so a length
  * that somebody made up would be enough to exhaust the memory.
@@ -183,6 +186,8 @@ static void
 decode_error(const redisReply *reply, FenceReply *decoded)
 {
 	FenceReplyStatus status = FENCE_REPLY_MISCONFIGURED;
+	const char *quoted = strstr(reply->str, QUOTES_COMMAND);
+	size_t		shown = quoted != NULL ? (size_t) (quoted - reply->str) : reply->len;
 	size_t		i;
 
 	for (i = 0; i < lengthof(error_words); i++)
@@ -198,7 +203,7 @@ decode_error(const redisReply *reply, FenceReply *decoded)
 		memcmp(reply->str, TOO_MANY_CLIENTS, strlen(TOO_MANY_CLIENTS)) == 0)
 		status = FENCE_REPLY_UNABLE;
 
-	fence_reply_problem(decoded, status, reply->str, reply->len);
+	fence_reply_problem(decoded, status, reply->str, shown);
 	if (status == FENCE_REPLY_MOVED || status == FENCE_REPLY_ASK)
 		decode_redirect(reply, decoded);
 }

@@ -97,8 +97,8 @@ gives($watcher, 'SELECT count(*), count(server) FROM fence.stat_redis', '1|0', '
 my ($query) = slurp_file("$FindBin::RealBin/../../monitoring/postgres_exporter.yml") =~ /^pg_fence_redis:\n  query: \|\n(.*?)^  metrics:/ms;
 sql($session, q{SELECT fence.check('r', 3, 'a', 'f')});
 gives($watcher, qq{
-	SELECT server, calls_total, seconds_count, seconds_sum > 0, cardinality(seconds) = cardinality(seconds_bucket), seconds_bucket[30]
-	FROM ($query) q WHERE server = 'f'}, 'f|1|1|t|t|1', 'as metrics');
+	SELECT redis_server, calls_total, seconds_count, seconds_sum > 0, cardinality(seconds) = cardinality(seconds_bucket), seconds_bucket[30]
+	FROM ($query) q}, 'f|1|1|t|t|1', 'as metrics');
 
 $session->quit;
 $watcher->quit;

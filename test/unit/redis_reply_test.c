@@ -188,6 +188,9 @@ test_problem(void)
 	char		longer[512];
 
 	CHECK(strcmp(decoded.problem, "ERR a?b??c") == 0);
+	decoded = decode_text("-ERR unknown command `AUTH`, with args beginning with: `secret`, \r\n",
+						  FENCE_EXPECT_OK);
+	CHECK(strcmp(decoded.problem, "ERR unknown command `AUTH`") == 0);
 	memset(longer, 'x', sizeof(longer));
 	fence_reply_problem(&decoded, FENCE_REPLY_UNREACHABLE, longer,
 						sizeof(longer));
