@@ -15,6 +15,7 @@ OBJS = \
 	src/claimed.o \
 	src/constraint.o \
 	src/counters.o \
+	src/digest.o \
 	src/evict.o \
 	src/execution.o \
 	src/fast_update.o \
@@ -153,7 +154,8 @@ PROVE_TESTS = test/t/*.pl
 override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \
 	-Wno-ignored-optimization-argument -Wno-unknown-warning-option
 
-SHLIB_LINK = -lhiredis
+# What is hashed is hashed by OpenSSL.
+SHLIB_LINK = -lhiredis -lcrypto
 
 # hiredis has TLS from version 1.0 on, in a library of its own; what it is to
 # accept is told to OpenSSL.

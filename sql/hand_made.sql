@@ -30,6 +30,8 @@ FROM (VALUES ('{}'::text[]), ('{""}'), ('{resource}'), ('{resource=}'), ('{=r}')
 	('{resource=r,marks=}'), ('{resource=r,marks=rows}'), ('{resource=r,marks=row}'), ('{resource=r,marks=both}'), ('{resource=r,marks=resource,token_column=tok}'),
 	('{resource=r,lease=}'), ('{resource=r,lease=redis}'), ('{resource=r,mode=}'), ('{resource=r,mode=off}'), ('{resource=r,mode=enforce}'),
 	('{resource=r,key_column=id}'), ('{resource=r,token_column}'), ('{resource=r,bypass=on}'),
+	('{"resource=r marks=resource"}'), ('{"marks=resource mode=enforce",resource=r}'), ('{"resource=r marks=rows"}'), ('{"resource=r resource=r"}'), ('{"resource=r "}'), ('{"resource=r  marks=resource"}'),
+	('{"resource=r\\ marks=resource"}'), ('{"resource=\\r"}'), ('{"resource=r\\"}'), ('{"resource=r\\\\"}'),
 	('{"resource=r-{nope}"}'), ('{"resource=r-{"}'), ('{"resource=r-}"}'), ('{"resource=r-{id"}'), ('{"resource=r-{}"}'), ('{"resource=r-{id}"}'), ('{"resource=r-{ctid}"}')) v (a);
 SELECT a, try_guard('BEFORE INSERT OR UPDATE OR DELETE ON hand FOR EACH ROW', a, 'UPDATE hand SET qty = qty + 1')
 FROM (VALUES ('{resource=r,token_column=tok}'::text[]), ('{resource=r,token_column=}'), ('{resource=r,token_column=nope}'), ('{resource=r,token_column=TOK}'), ('{resource=r,token_column=id}'),

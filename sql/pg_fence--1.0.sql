@@ -749,7 +749,7 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'fence_trigger_arguments';
 REVOKE ALL ON FUNCTION fence.trigger_arguments(bytea) FROM PUBLIC;
 COMMENT ON FUNCTION fence.trigger_arguments(bytea) IS
-	'takes pg_trigger.tgargs apart';
+	'takes pg_trigger.tgargs apart: the parts of a guard''s policy';
 
 CREATE VIEW fence.protected_tables AS
 	SELECT p.target,
@@ -824,7 +824,7 @@ WITH guard AS MATERIALIZED (
 ), guarded AS (
 	-- the tables that fence.protect() was called for; not partitions that a
 	-- guard comes to from their parent
-	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT tgargs) AS policies,
+	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT fence.trigger_arguments(tgargs)) AS policies,
 		relkind, relowner,
 		bool_or(whole AND tgtype = 34) AS has_truncate,
 		bool_or(whole AND tgtype = 28) AS has_statement,
@@ -1050,6 +1050,11 @@ FROM pg_constraint c
 	JOIN pg_proc p ON p.oid = d.refobjid
 WHERE p.pronamespace = 'fence'::regnamespace AND p.provolatile = 'v' AND c.coninhcount = 0
 UNION ALL
+SELECT NULL, 'error', 'server postgres of fence_redis is never asked: as a lease, this name stands for PostgreSQL',
+	'ALTER SERVER postgres RENAME TO ...;'
+FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+WHERE w.fdwname = 'fence_redis' AND s.srvname = 'postgres'
+UNION ALL
 SELECT NULL, 'warning', format('server %I lets writes through while Redis cannot be asked', s.srvname),
 	format('ALTER SERVER %I OPTIONS (DROP on_unreachable);', s.srvname)
 FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
@@ -1079,19 +1084,21 @@ COMMENT ON FUNCTION fence.audit() IS
 -- Privileges
 --
 
-CREATE FUNCTION fence.grant_writer(grantee regrole)
+-- Grants as the owner of the extension, so that who was given this function
+-- grants something.
+CREATE FUNCTION fence.grant_writer(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF grantee IS NULL THEN
+	IF role IS NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'role must not be null';
 	END IF;
-	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid OPERATOR(pg_catalog.=) grantee) THEN
-		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', grantee::pg_catalog.oid);
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE oid OPERATOR(pg_catalog.=) role::oid) THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', role::oid);
 	END IF;
-	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', grantee);
+	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', role);
 	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION
 		fence.acquire(text, text, interval, interval, text, text),
 		fence.acquire_many(text[], text, interval, interval),
@@ -1110,7 +1117,7 @@ BEGIN
 		fence.guard(),
 		fence.protect(regclass, text, name, text, text, text, name, text),
 		fence.unprotect(regclass)
-		TO %s', grantee);
+		TO %s', role);
 END
 $$;
 REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;

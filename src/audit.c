@@ -74,11 +74,15 @@ fence_trigger_arguments(PG_FUNCTION_ARGS)
 {
 	ArrayBuildState *arguments = initArrayResult(TEXTOID, CurrentMemoryContext,
 												 true);
-	ListCell   *lc;
+	ListCell   *argument;
+	ListCell   *part;
 
-	foreach(lc, split_arguments(PG_GETARG_BYTEA_PP(0)))
-		accumArrayResult(arguments, CStringGetTextDatum(lfirst(lc)), false,
-						 TEXTOID, CurrentMemoryContext);
+	foreach(argument, split_arguments(PG_GETARG_BYTEA_PP(0)))
+	{
+		foreach(part, fence_policy_parts(lfirst(argument)))
+			accumArrayResult(arguments, CStringGetTextDatum(lfirst(part)),
+							 false, TEXTOID, CurrentMemoryContext);
+	}
 	PG_RETURN_DATUM(makeArrayResult(arguments, CurrentMemoryContext));
 }
 

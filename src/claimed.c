@@ -162,7 +162,7 @@ void
 fence_replayed_note(const char *resource, const FenceStatement *statement)
 {
 	FenceKey	key;
-	FenceClaim	claim;
+	FenceClaim	claim = {0};
 
 	if (fence_replayed(resource, statement))
 		return;

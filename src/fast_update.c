@@ -309,21 +309,15 @@ sets_resource(const FencePolicy *policy, const Bitmapset *updated)
 	return false;
 }
 
-/*
- * The policies that this trigger settles for good, or would.
- */
+/* The policies that this trigger settles for good. */
 static bool
-is_usual_policy(const FencePolicy *policy, const Trigger *trigger,
-				const Bitmapset *updated)
+is_usual_policy(const FencePolicy *policy, const Trigger *trigger)
 {
 	if (policy == NULL || policy->problem != NULL || policy->observe ||
 		policy->key_column != NULL)
 		return false;
-	if (policy->token_column == NULL)
-		return TRIGGER_FOR_AFTER(trigger->tgtype);
-	/* A row that comes to a resource is looked at again when it is there. */
-	return TRIGGER_FOR_BEFORE(trigger->tgtype) &&
-		!sets_resource(policy, updated);
+	return (policy->token_column != NULL) ==
+		(TRIGGER_FOR_BEFORE(trigger->tgtype) != 0);
 }
 
 /*
@@ -331,8 +325,8 @@ is_usual_policy(const FencePolicy *policy, const Trigger *trigger,
  * us.  The token may be stamped into a row whose UPDATE does not set it.
  */
 static bool
-may_move(Relation relation, const FencePolicy *policy,
-		 const Bitmapset *updated)
+may_leave(Relation relation, const FencePolicy *policy,
+		  const Bitmapset *updated)
 {
 	Bitmapset  *columns = NULL;
 
@@ -506,16 +500,22 @@ speed_up(EState *estate, ResultRelInfo *target)
 	FastGuard  *guard;
 	const FencePolicy *policy;
 	Bitmapset  *updated;
+	bool		moves;
 
 	if (trigger == NULL || !is_usual_target(target))
 		return;
-	updated = ExecGetUpdatedCols(target, estate);
 	policy = find_policy(relation, trigger);
-	if (!is_usual_policy(policy, trigger, updated) ||
-		may_move(relation, policy, updated))
+	if (!is_usual_policy(policy, trigger))
+		return;
+	updated = ExecGetUpdatedCols(target, estate);
+	moves = sets_resource(policy, updated);
+	/* A row that comes to a resource is looked at again when it is there. */
+	if ((moves && policy->token_column != NULL) ||
+		may_leave(relation, policy, updated))
 		return;
 
-	guard = palloc0(sizeof(FastGuard));
+	/* cheaper than palloc0(), by what a loop over so much takes */
+	guard = memset(palloc(sizeof(FastGuard)), 0, sizeof(FastGuard));
 	guard->estate = estate;
 	guard->target = target;
 	guard->trigger = *trigger;
@@ -531,7 +531,7 @@ speed_up(EState *estate, ResultRelInfo *target)
 	guard->update.flinfo = &guard->function;
 	guard->update.policy = policy;
 	guard->update.sets_token = is_updated(policy->token_attnum, updated);
-	guard->update.sets_resource = sets_resource(policy, updated);
+	guard->update.sets_resource = moves;
 	guard->update.lock = lock_row;
 	guard->update.arg = guard;
 	mute(target->ri_TrigDesc, &guard->trigger);

@@ -93,7 +93,7 @@ prune(Relation heap, TimestampTz before)
 
 	if (IsolationIsSerializable())
 		return;
-	index = index_open(fence_relid("history_ended_at_idx"), RowExclusiveLock);
+	index = index_open(fence_relid("history_ended_at_idx", false), RowExclusiveLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	slot = table_slot_create(heap, NULL);
 	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,
@@ -121,7 +121,7 @@ fence_history_add(const FenceName *name, const FenceRow *row,
 
 	if (history == 0)
 		return;
-	heap = fence_table_open(fence_relid("history"), Natts_history,
+	heap = fence_table_open(fence_relid("history", false), Natts_history,
 							RowExclusiveLock);
 	prune(heap, GetCurrentTimestamp() - history * USECS_PER_MINUTE);
 	CatalogTupleInsert(heap, form_row(RelationGetDescr(heap), name, row, end,

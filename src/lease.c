@@ -427,8 +427,6 @@ acquire(AcquireRequest *request, FenceRow *row)
 		MemoryContextReset(attempt);
 	}
 	fence_wait_leave();
-	if (waits)
-		fence_stats_wait(&request->name, (int64) (waited_ms * 1000.0));
 	return outcome;
 }
 
@@ -496,8 +494,7 @@ acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
 	bool		nulls[ACQUIRE_COLUMNS];
 
 	acquire_columns(outcome, reason, row, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-											 values, nulls));
+	return fence_result_row(fcinfo, values, nulls);
 }
 
 /*
@@ -712,8 +709,6 @@ acquire_many(ManyRequest *many)
 	fence_wait_leave();
 	if (missing == NULL)
 		count_attempts(many);
-	else if (many->each.wait > 0)
-		fence_stats_wait(missing, (int64) (elapsed_ms(start) * 1000.0));
 }
 
 static void
@@ -862,8 +857,7 @@ fence_extend(PG_FUNCTION_ARGS)
 		values[3] = CStringGetTextDatum(reason);
 		nulls[3] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(fence_result_row(fcinfo, values, nulls));
 }
 
 /*

@@ -4,11 +4,14 @@
  *	  What a guard demands, from the arguments of its trigger.
  *
  * The policy of a protected table is kept in the arguments of its triggers,
- * each of the form key=value, so that pg_dump carries it and no table is
- * read for it.  Columns are named there; binding looks the names up in the
- * relation as it is now.  Bound policies are cached per trigger and thrown
- * away with the relation's cache entry: a column that was renamed, dropped,
- * retyped or moved is looked up anew, and what is not found is an error.
+ * so that pg_dump carries it and no table is read for it.  An argument has
+ * parts key=value with spaces between them; a backslash takes its meaning
+ * from the character after it.  We write a single one, because the executor
+ * copies each argument for each statement.  Columns are named there; binding
+ * looks the names up in the relation as it is now.  Bound policies are cached
+ * per trigger and thrown away with the relation's cache entry: a column that
+ * was renamed, dropped, retyped or moved is looked up anew, and what is not
+ * found is an error.
  *
  * IDENTIFICATION
  *	  src/policy.c
@@ -40,6 +43,9 @@ typedef struct CachedPolicy
 
 /* Per backend. */
 static HTAB *policies = NULL;
+
+/* The one that was found last, or NULL. */
+static CachedPolicy *last_found = NULL;
 
 /* How each part is called in the arguments of a trigger. */
 static const char *const argument_names[FENCE_POLICY_ARGUMENTS] = {
@@ -338,11 +344,25 @@ fence_policy_bind(FencePolicy *policy, Relation relation, AttrNumber *attnum)
 	return problem;
 }
 
+static void
+append_part(StringInfo argument, const char *name, const char *value)
+{
+	const char *c;
+
+	appendStringInfo(argument, "%s%s=", argument->len > 0 ? " " : "", name);
+	for (c = value; *c != '\0'; c++)
+	{
+		if (*c == ' ' || *c == '\\')
+			appendStringInfoChar(argument, '\\');
+		appendStringInfoChar(argument, *c);
+	}
+}
+
 /*
- * The policy as trigger arguments, a list of char *.
+ * The policy as trigger argument.
  */
-List *
-fence_policy_arguments(const FencePolicy *policy)
+char *
+fence_policy_write(const FencePolicy *policy)
 {
 	const char *texts[FENCE_POLICY_ARGUMENTS] = {
 		[FENCE_POLICY_RESOURCE] = policy->resource,
@@ -354,27 +374,53 @@ fence_policy_arguments(const FencePolicy *policy)
 		[FENCE_POLICY_KEY_SCOPE] = policy->key_scope,
 		[FENCE_POLICY_ON_DUPLICATE] = policy->skip_duplicates ? "skip" : NULL
 	};
-	List	   *arguments = NIL;
+	StringInfoData argument;
 	int			i;
 
+	initStringInfo(&argument);
 	for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
 	{
 		if (texts[i] != NULL)
-			arguments = lappend(arguments, psprintf("%s=%s",
-													argument_names[i],
-													texts[i]));
+			append_part(&argument, argument_names[i], texts[i]);
 	}
-	return arguments;
+	return argument.data;
+}
+
+/*
+ * Takes a trigger argument apart: a list of char *.
+ */
+List *
+fence_policy_parts(const char *argument)
+{
+	char	   *part = palloc(strlen(argument) + 1);
+	char	   *end = part;
+	List	   *parts = NIL;
+
+	for (; *argument != '\0'; argument++)
+	{
+		if (*argument == ' ')
+		{
+			*end++ = '\0';
+			parts = lappend(parts, part);
+			part = end;
+			continue;
+		}
+		if (*argument == '\\' && argument[1] != '\0')
+			argument++;
+		*end++ = *argument;
+	}
+	*end = '\0';
+	return lappend(parts, part);
 }
 
 /* The value of key=value, NULL if the key is another one. */
 static const char *
-argument_value(const char *argument, const char *name)
+part_value(const char *part, const char *name)
 {
 	int			len = strlen(name);
 
-	return strncmp(argument, name, len) == 0 && argument[len] == '=' ?
-		argument + len + 1 : NULL;
+	return strncmp(part, name, len) == 0 && part[len] == '=' ?
+		part + len + 1 : NULL;
 }
 
 /*
@@ -384,12 +430,20 @@ const char *
 fence_policy_argument(char *const *arguments, int count,
 					  FencePolicyArgument which)
 {
-	const char *value = NULL;
+	const char *value;
+	ListCell   *lc;
 	int			i;
 
-	for (i = 0; i < count && value == NULL; i++)
-		value = argument_value(arguments[i], argument_names[which]);
-	return value;
+	for (i = 0; i < count; i++)
+	{
+		foreach(lc, fence_policy_parts(arguments[i]))
+		{
+			value = part_value(lfirst(lc), argument_names[which]);
+			if (value != NULL)
+				return value;
+		}
+	}
+	return NULL;
 }
 
 static void
@@ -403,6 +457,26 @@ argument_error(Relation relation, const char *problem, const char *argument)
 			 errtable(relation)));
 }
 
+/* Sets the text that the part of an argument is. */
+static void
+read_part(Relation relation, const char *part, const char **texts)
+{
+	const char *value = NULL;
+	int			i;
+
+	for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
+	{
+		value = part_value(part, argument_names[i]);
+		if (value != NULL)
+			break;
+	}
+	if (value == NULL)
+		argument_error(relation, "an unknown", part);
+	if (texts[i] != NULL)
+		argument_error(relation, "a repeated", part);
+	texts[i] = value;
+}
+
 /*
  * The policy that trigger arguments stand for, bound to the relation, in the
  * current memory context.  Its problem is set if it cannot work there.
@@ -412,24 +486,13 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 {
 	const char *texts[FENCE_POLICY_ARGUMENTS] = {NULL};
 	FencePolicy *policy;
-	int			arg;
+	ListCell   *lc;
 	int			i;
 
-	for (arg = 0; arg < count; arg++)
+	for (i = 0; i < count; i++)
 	{
-		const char *value = NULL;
-
-		for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
-		{
-			value = argument_value(arguments[arg], argument_names[i]);
-			if (value != NULL)
-				break;
-		}
-		if (value == NULL)
-			argument_error(relation, "an unknown", arguments[arg]);
-		if (texts[i] != NULL)
-			argument_error(relation, "a repeated", arguments[arg]);
-		texts[i] = value;
+		foreach(lc, fence_policy_parts(arguments[i]))
+			read_part(relation, lfirst(lc), texts);
 	}
 	if (texts[FENCE_POLICY_RESOURCE] == NULL)
 		argument_error(relation, "no", "resource=...");
@@ -448,11 +511,11 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 const FencePolicy *
 fence_policy_cached(Relation relation, const Trigger *trigger)
 {
-	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
-									  NULL);
-
-	return entry != NULL && entry->relation == RelationGetRelid(relation) ?
-		entry->policy : NULL;
+	if (last_found == NULL || last_found->trigger != trigger->tgoid)
+		last_found = hash_search(policies, &trigger->tgoid, HASH_FIND, NULL);
+	return last_found != NULL &&
+		last_found->relation == RelationGetRelid(relation) ?
+		last_found->policy : NULL;
 }
 
 /*
@@ -499,6 +562,7 @@ forget(CachedPolicy *entry)
 	else
 		MemoryContextDelete(entry->cxt);
 	(void) hash_search(policies, &entry->trigger, HASH_REMOVE, NULL);
+	last_found = NULL;
 }
 
 static void

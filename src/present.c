@@ -338,18 +338,19 @@ no_holder(const FenceToken *token)
 
 /* What the server says, unless it is to be asked at commit only. */
 static Answer *
-new_answer(const PresentedResource *entry, const char *server,
+new_answer(const PresentedResource *entry, const FenceToken *token,
 		   FenceRedis *redis, const char *holder)
 {
 	MemoryContext oldcxt = MemoryContextSwitchTo(TopTransactionContext);
 	Answer	   *answer = palloc0(sizeof(Answer));
 
 	answer->redis = redis;
-	answer->server = pstrdup(server);
+	answer->server = pstrdup(token->lease);
 	answer->holder = pstrdup(holder);
 	if (fence_redis_asked_at(redis, false))
 		answer->verdict = fence_redis_vouch(redis, answer->server,
-											&entry->name, answer->holder);
+											&entry->name, token->number,
+											answer->holder);
 	MemoryContextSwitchTo(oldcxt);
 	return answer;
 }
@@ -387,7 +388,7 @@ judge_store(const FenceToken *token, const FenceRow *row,
 	}
 	if (item == NULL)
 	{
-		item = new_answer(entry, token->lease, redis, holder);
+		item = new_answer(entry, token, redis, holder);
 		item->next = entry->answers;
 		entry->answers = item;
 	}
@@ -838,7 +839,8 @@ ask_at_commit(const PresentedResource *entry)
 		if (!fence_redis_asked_at(answer->redis, true))
 			continue;
 		verdict = fence_redis_vouch(answer->redis, answer->server,
-									&entry->name, answer->holder);
+									&entry->name, entry->top->token,
+									answer->holder);
 		if (verdict != NULL)
 			fence_verdict_report(voucher->observed ? WARNING : ERROR, verdict,
 								 NULL);

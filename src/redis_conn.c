@@ -368,6 +368,9 @@ open_socket(FenceRedis *redis, const char *host, int port, FenceReply *reply)
 	}
 	redisReaderFree(redis->context->reader);
 	redis->context->reader = reader;
+	/* else a host that died is found out by the first question, too late */
+	if (redis->context->err == 0 && host != NULL)
+		(void) redisEnableKeepAlive(redis->context);
 	if (redis->context->err != 0)
 		return failed(reply, FENCE_REPLY_UNREACHABLE, redis->context->errstr);
 	return true;
@@ -624,7 +627,8 @@ breaker_is_open(FenceRedis *redis, FenceReply *reply)
 	const char *problem;
 
 	if (breaker.open_until <= now &&
-		!fence_breaker_shared(&redis->key, now, &breaker))
+		!fence_breaker_shared(&redis->key, redis->options.fingerprint, now,
+							  &breaker))
 		return false;
 	problem = psprintf("not tried again for %.0f ms after: %s",
 					   breaker.open_until - now, breaker.failure.problem);
@@ -647,6 +651,7 @@ mind_failure(FenceRedis *redis, const FenceReply *reply, CallResult result)
 		return;
 	redis->breaker.failure = *reply;
 	redis->breaker.open_until = now + redis->options.breaker_ms;
+	redis->breaker.options = redis->options.fingerprint;
 	fence_breaker_share(&redis->key, now, &redis->breaker);
 }
 
@@ -777,7 +782,6 @@ read_options(FenceRedis *redis)
 		/* what went wrong by the old ones may go well now */
 		close_invalid();
 		redis->breaker.open_until = 0;
-		fence_breaker_share(&redis->key, now_ms(), &redis->breaker);
 		MemoryContextDelete(redis->cxt);
 	}
 	MemoryContextSetParent(cxt, CacheMemoryContext);

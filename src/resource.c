@@ -331,7 +331,7 @@ fence_lock_contested(const FenceName *name, LOCKMODE mode)
 Relation
 fence_resource_open(LOCKMODE mode)
 {
-	resource_relid = fence_relid("resource");
+	resource_relid = fence_relid("resource", false);
 	return fence_table_open(resource_relid, Natts_resource, mode);
 }
 

@@ -35,14 +35,9 @@ static Oid
 look_up(const char *relname)
 {
 	Oid			relid = get_relname_relid(relname,
-										  get_namespace_oid("fence", false));
+										  get_namespace_oid("fence", true));
 	int			i;
 
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"fence.%s\" does not exist", relname),
-				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
 	for (i = 0; i < (int) lengthof(known); i++)
 	{
 		if (!OidIsValid(known[i].relid))
@@ -59,8 +54,9 @@ look_up(const char *relname)
  * A table or an index in schema fence.
  */
 Oid
-fence_relid(const char *relname)
+fence_relid(const char *relname, bool missing_ok)
 {
+	Oid			relid;
 	int			i;
 
 	for (i = 0; i < (int) lengthof(known); i++)
@@ -69,7 +65,13 @@ fence_relid(const char *relname)
 			strcmp(NameStr(known[i].relname), relname) == 0)
 			return known[i].relid;
 	}
-	return look_up(relname);
+	relid = look_up(relname);
+	if (!OidIsValid(relid) && !missing_ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"fence.%s\" does not exist", relname),
+				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
+	return relid;
 }
 
 /*

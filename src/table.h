@@ -16,7 +16,7 @@
 
 extern void fence_table_init(void);
 
-extern Oid	fence_relid(const char *relname);
+extern Oid	fence_relid(const char *relname, bool missing_ok);
 extern Relation fence_table_open(Oid relid, int natts, LOCKMODE mode);
 extern Relation fence_index_open(Relation heap, LOCKMODE mode);
 

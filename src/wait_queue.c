@@ -29,6 +29,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "stats.h"
 #include "wait_queue.h"
 
 /* For how long whoever was called may keep the others from trying. */
@@ -54,6 +55,11 @@ typedef struct WaitQueue
 
 /* Transaction nesting level at which this backend joined, 0: it does not wait. */
 static int	joined_level = 0;
+
+/* Since when, and for which resource now; kept here, as an error can end it. */
+static int64 joined_at;
+static FenceName joined_name;
+static char joined_name_data[FENCE_RESOURCE_MAX];
 
 /* Resources to be woken at the end of the transaction, in its memory. */
 typedef struct WakeUp
@@ -176,6 +182,15 @@ fence_wait_turn(const FenceName *name)
 	return first == NULL;
 }
 
+static void
+remember_name(const FenceName *name)
+{
+	Assert(name->len <= FENCE_RESOURCE_MAX);
+	memcpy(joined_name_data, name->data, name->len);
+	joined_name = *name;
+	joined_name.data = joined_name_data;
+}
+
 /*
  * Waits for this resource from now on.  A place in the queue is kept: who
  * wants several resources changes from one to the other with it.
@@ -188,12 +203,14 @@ fence_wait_join(const FenceName *name)
 {
 	WaitQueue  *queue = NULL;
 	Waiter	   *self;
+	int64		now = now_usecs();
 	bool		first;
 
 	if (fence_shared_attach())
 		queue = fence_shared(FENCE_PART_QUEUE);
 	if (queue == NULL)
 		return true;
+	remember_name(name);
 	self = &queue->waiters[fence_proc_number()];
 	LWLockAcquire(&queue->lock, LW_EXCLUSIVE);
 	if (joined_level == 0)
@@ -202,17 +219,18 @@ fence_wait_join(const FenceName *name)
 		self->ticket = queue->next_ticket++;
 		pg_atomic_fetch_add_u32(&queue->waiting, 1);
 		joined_level = GetCurrentTransactionNestLevel();
+		joined_at = now;
 	}
 	self->key = name->key;
 	self->called = 0;
-	first = first_waiter(queue, name->key, self->ticket,
-						 now_usecs()) == NULL;
+	first = first_waiter(queue, name->key, self->ticket, now) == NULL;
 	LWLockRelease(&queue->lock);
 	return first;
 }
 
 /*
- * Waits no more.  The next one learns that he is the first now.
+ * Waits no more, with or without success.  The next one learns that he is the
+ * first now.
  */
 void
 fence_wait_leave(void)
@@ -234,6 +252,7 @@ fence_wait_leave(void)
 	if (first != NULL)
 		SetLatch(&ProcGlobal->allProcs[first - queue->waiters].procLatch);
 	LWLockRelease(&queue->lock);
+	fence_stats_wait(&joined_name, now - joined_at);
 }
 
 /*

@@ -62,7 +62,8 @@ my %children;
 =item redis_server($where, $name, $target, %options)
 
 Creates the foreign server, with the address of $target (a server of this module, or a hash
-of options) and further options.
+of options) and further options.  What a busy machine has to answer in is two seconds, unless
+another timeout_ms is given; undef for none.
 
 =item alter_server($where, $name, %options)
 
@@ -81,8 +82,8 @@ sub _literal
 sub redis_server
 {
 	my ($where, $name, $target, %options) = @_;
-	my %all = (ref $target eq 'HASH' ? %$target : $target->address, %options);
-	my $list = join ', ', map { "$_ " . _literal($all{$_}) } sort keys %all;
+	my %all = (timeout_ms => 2000, ref $target eq 'HASH' ? %$target : $target->address, %options);
+	my $list = join ', ', map { "$_ " . _literal($all{$_}) } grep { defined $all{$_} } sort keys %all;
 
 	FenceTest::sql($where, "CREATE SERVER $name FOREIGN DATA WRAPPER fence_redis OPTIONS ($list)");
 	return;
@@ -799,8 +800,8 @@ in "on" (an array; '*' for all):
 
 =item $fake->counts
 
-Since then: connections; commands, how many; names, those commands; open, the number of
-connections that are open now.
+Since then: connections; commands, how many; names, those commands.  Of this moment: open, the
+number of connections; unsaid, that of answers which are still to come.
 
 =item $fake->stop, $fake->start
 
@@ -948,7 +949,8 @@ sub _obey
 		$self->{rule} = $request->{rule};
 		$self->{counts} = { connections => 0, commands => 0, names => [] };
 	}
-	return { %{ $self->{counts} }, open => scalar keys %{ $self->{clients} } };
+	my @clients = values %{ $self->{clients} };
+	return { %{ $self->{counts} }, open => scalar @clients, unsaid => scalar map { @{ $_->{queue} } } @clients };
 }
 
 # Orders come one at a time and are answered, so a look now and then is enough for the rest.
