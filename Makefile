@@ -25,6 +25,7 @@ OBJS = \
 	src/histogram.o \
 	src/history.o \
 	src/idempotency.o \
+	src/judge.o \
 	src/key.o \
 	src/lease.o \
 	src/lease_end.o \
@@ -135,6 +136,7 @@ ISOLATION = \
 	tombstone \
 	upsert \
 	x_acquire_many \
+	x_audit \
 	x_cascade \
 	x_forget \
 	x_hand_over \
@@ -156,10 +158,11 @@ override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \
 # What is hashed is hashed by OpenSSL.
 SHLIB_LINK = -lhiredis -lcrypto
 
-# hiredis has TLS from version 1.0 on, in a library of its own.
-ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
+# hiredis has TLS from version 1.0 on, in a library of its own; what it is to
+# accept is told to OpenSSL.
+ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -include openssl/ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
 PG_CPPFLAGS += -DFENCE_HAVE_TLS
-SHLIB_LINK += -lhiredis_ssl
+SHLIB_LINK += -lhiredis_ssl -lssl -lcrypto
 endif
 
 PG_CONFIG ?= pg_config

@@ -124,6 +124,21 @@ fence_arg_token(FunctionCallInfo fcinfo, int n)
 	return token;
 }
 
+int32
+fence_arg_max_rows(FunctionCallInfo fcinfo, int n)
+{
+	int32		max_rows;
+
+	fence_arg_not_null(fcinfo, n, "max_rows");
+	max_rows = PG_GETARG_INT32(n);
+	if (max_rows < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid max_rows: %d", max_rows),
+				 errdetail("It must be at least 1.")));
+	return max_rows;
+}
+
 /*
  * A duration in microseconds, between two bounds in the same unit.  A month
  * counts 30 days, as in justify_days().
@@ -151,8 +166,11 @@ fence_arg_duration(FunctionCallInfo fcinfo, int n, const char *what,
 				 most < USECS_PER_DAY ?
 				 errdetail("It must be between %g ms and %g s.",
 						   least / 1000.0, most / (double) USECS_PER_SEC) :
-				 errdetail("It must be between %g ms and %g days.",
-						   least / 1000.0, most / (double) USECS_PER_DAY)));
+				 errdetail_plural("It must be between %g ms and %g day.",
+								  "It must be between %g ms and %g days.",
+								  (unsigned long) (most / USECS_PER_DAY),
+								  least / 1000.0,
+								  most / (double) USECS_PER_DAY)));
 	return (int64) usecs;
 }
 

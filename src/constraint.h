@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * constraint.h
- *	  Is a function called by a CHECK constraint?
+ *	  Keeps our functions out of CHECK constraints.
  *
  * IDENTIFICATION
  *	  src/constraint.h
@@ -11,8 +11,6 @@
 #ifndef FENCE_CONSTRAINT_H
 #define FENCE_CONSTRAINT_H
 
-#include "fmgr.h"
-
-extern void fence_prevent_in_constraint(const FmgrInfo *flinfo);
+extern void fence_constraint_init(void);
 
 #endif							/* FENCE_CONSTRAINT_H */

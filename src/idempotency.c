@@ -25,7 +25,6 @@
 #include "args.h"
 #include "canonical.h"
 #include "claim.h"
-#include "constraint.h"
 #include "idempotency.h"
 #include "present.h"
 #include "prune.h"
@@ -68,7 +67,6 @@ claim_request(FunctionCallInfo fcinfo, FenceClaimState state)
 {
 	FenceClaimRequest request = {0};
 
-	fence_prevent_in_constraint(fcinfo->flinfo);
 	request.retain = FENCE_RETAIN_DEFAULT;
 	request.state = state;
 	request.statement = fence_statement(fcinfo->flinfo);

@@ -140,9 +140,10 @@ fence_key(const char *scope, const char *key)
 	if (!valid || strcmp(key, last_key) != 0 || strcmp(scope, last_scope) != 0)
 	{
 		last_id = key_id(&result);
-		strlcpy(last_scope, scope, sizeof(last_scope));
-		strlcpy(last_key, key, sizeof(last_key));
-		valid = true;
+		/* a trigger made by hand can have a longer scope: not that one */
+		valid = strlcpy(last_scope, scope,
+						sizeof(last_scope)) < sizeof(last_scope) &&
+			strlcpy(last_key, key, sizeof(last_key)) < sizeof(last_key);
 	}
 	result.id = last_id;
 	return result;

@@ -246,13 +246,7 @@ fence_prune(PG_FUNCTION_ARGS)
 	int32		max_rows;
 
 	fence_prevent_read_only("fence.prune()");
-	fence_arg_not_null(fcinfo, 0, "max_rows");
-	max_rows = PG_GETARG_INT32(0);
-	if (max_rows < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid max_rows: %d", max_rows),
-				 errhint("It must be at least 1.")));
+	max_rows = fence_arg_max_rows(fcinfo, 0);
 
 	fence_claims_open(&claims, RowExclusiveLock);
 	count = prune(&claims, GetCurrentTimestamp(), max_rows,

@@ -203,7 +203,7 @@ ask(FenceRedis *redis, const Question *question, FenceReply *reply)
 	return sent;
 }
 
-static const FenceVerdict *
+static FenceVerdict *
 unverified(const FenceName *name, const char *detail, const char *hint)
 {
 	FenceVerdict *verdict;
@@ -216,7 +216,7 @@ unverified(const FenceName *name, const char *detail, const char *hint)
 }
 
 /* PF006 or PF007 for a question that has no answer. */
-static const FenceVerdict *
+static FenceVerdict *
 no_answer(const char *server, const FenceName *name, const FenceReply *reply)
 {
 	const char *detail = psprintf("Server \"%s\": %s.", server,
@@ -233,7 +233,7 @@ no_answer(const char *server, const FenceName *name, const FenceReply *reply)
 	return fence_verdict_about(verdict, name, 0, 0);
 }
 
-static const FenceVerdict *
+static FenceVerdict *
 not_held(const FenceName *name, const char *detail)
 {
 	FenceVerdict *verdict;
@@ -245,7 +245,7 @@ not_held(const FenceName *name, const char *detail)
 	return fence_verdict_about(verdict, name, 0, 0);
 }
 
-static const FenceVerdict *
+static FenceVerdict *
 judge_answer(const FenceRedisOptions *options, const char *server,
 			 const FenceName *name, const FenceReply *reply)
 {
@@ -305,14 +305,15 @@ fence_redis_asked_at(const FenceRedis *redis, bool commit)
 }
 
 /*
- * Asks whether the holder's lease stands.  One round trip.  The verdict
- * points to the name.
+ * Asks whether the lease stands of the holder who presents this token.  One
+ * round trip.  The verdict points to the name.
  */
 const FenceVerdict *
 fence_redis_vouch(FenceRedis *redis, const char *server,
-				  const FenceName *name, const char *holder)
+				  const FenceName *name, int64 token, const char *holder)
 {
 	const FenceRedisOptions *options = fence_redis_options(redis);
+	FenceVerdict *verdict;
 	Question	question;
 	FenceReply	reply;
 
@@ -323,14 +324,18 @@ fence_redis_vouch(FenceRedis *redis, const char *server,
 	start_question(&question, &verify_scripts[options->layout], options, name,
 				   holder, 0);
 	(void) ask(redis, &question, &reply);
-	if (reply.status == FENCE_REPLY_GOOD)
-		return judge_answer(options, server, name, &reply);
+	verdict = reply.status == FENCE_REPLY_GOOD ?
+		judge_answer(options, server, name, &reply) :
+		no_answer(server, name, &reply);
+	if (verdict == NULL)
+		return NULL;
+	fence_verdict_about(verdict, name, token, 0);
 	if (reply.status == FENCE_REPLY_UNREACHABLE && options->on_unreachable)
 	{
-		fence_verdict_report(WARNING, no_answer(server, name, &reply), NULL);
+		fence_verdict_report(WARNING, verdict, NULL);
 		return NULL;
 	}
-	return no_answer(server, name, &reply);
+	return verdict;
 }
 
 /*
