@@ -102,8 +102,13 @@ FROM (VALUES
 	($$check('arg', 1, lease => '')$$, '{lease,empty}'),
 	($$check('arg', 1, lease => 'no_such_server')$$, '{lease,no_such_server}'),
 	($$unprotect(NULL)$$, '{table,null}'),
-	($$grant_writer(NULL)$$, '{role,null}')
+	($$grant_writer(NULL)$$, '{role,null}'),
+	($$grant_writer(4294967295::oid::regrole)$$, '{4294967295}')
 ) v (call, words);
+
+-- what serves the audit: a table that is dropped meanwhile has no problems
+SELECT fence.policy_problem(4294967295::oid::regclass, '') IS NULL AS no_problem;
+SELECT count(*) FROM fence.stored_above_mark(4294967295::oid::regclass, '');
 
 -- protect()
 SELECT call, refusal('SELECT fence.protect(' || call || ')', VARIADIC words)

@@ -19,7 +19,6 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -75,11 +74,15 @@ fence_trigger_arguments(PG_FUNCTION_ARGS)
 {
 	ArrayBuildState *arguments = initArrayResult(TEXTOID, CurrentMemoryContext,
 												 true);
-	ListCell   *lc;
+	ListCell   *argument;
+	ListCell   *part;
 
-	foreach(lc, split_arguments(PG_GETARG_BYTEA_PP(0)))
-		accumArrayResult(arguments, CStringGetTextDatum(lfirst(lc)), false,
-						 TEXTOID, CurrentMemoryContext);
+	foreach(argument, split_arguments(PG_GETARG_BYTEA_PP(0)))
+	{
+		foreach(part, fence_policy_parts(lfirst(argument)))
+			accumArrayResult(arguments, CStringGetTextDatum(lfirst(part)),
+							 false, TEXTOID, CurrentMemoryContext);
+	}
 	PG_RETURN_DATUM(makeArrayResult(arguments, CurrentMemoryContext));
 }
 
@@ -94,20 +97,26 @@ static bool
 find_problem(void *arg)
 {
 	PolicyQuestion *question = arg;
-	Relation	relation = table_open(question->relid, AccessShareLock);
-	FencePolicy *policy = policy_of_bytes(relation, question->tgargs);
+	Relation	relation = try_table_open(question->relid, AccessShareLock);
+	FencePolicy *policy;
 
+	/* dropped since the catalog was read */
+	if (relation == NULL)
+		return true;
+	policy = policy_of_bytes(relation, question->tgargs);
 	if (policy->problem != NULL)
 		question->problem = policy->problem->message;
-	table_close(relation, AccessShareLock);
+	/* fence.audit() looks into its partitions next: the table is locked first */
+	table_close(relation, NoLock);
 	return true;
 }
 
 /*
  * fence.policy_problem(target regclass, tgargs bytea) returns text
  *
- * What a write on the table would be refused with, whatever its token.
- * Arguments that cannot even be read raise 22023.
+ * What a write on the table would be refused with, whatever its token; NULL
+ * if it would not, or if there is no such table any more.  Arguments that
+ * cannot even be read raise 22023.
  */
 Datum
 fence_policy_problem(PG_FUNCTION_ARGS)
@@ -207,16 +216,22 @@ judge_stored_rows(const FencePolicy *policy, Relation relation,
  *		returns table (resource text, token bigint)
  *
  * The rows of the table, partitions included, that hold a token above the
- * mark of their resource.
+ * mark of their resource.  The rows of another session's temporary table
+ * cannot be read, and go away with that session.
  */
 Datum
 fence_stored_above_mark(PG_FUNCTION_ARGS)
 {
 	Oid			target = PG_GETARG_OID(0);
+	Relation	parent;
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	LockRelationOid(target, AccessShareLock);
+	parent = try_table_open(target, AccessShareLock);
+	/* dropped since its triggers were read */
+	if (parent == NULL)
+		PG_RETURN_VOID();
+	table_close(parent, NoLock);
 	foreach(lc, find_all_inheritors(target, AccessShareLock, NULL))
 	{
 		Relation	relation = try_table_open(lfirst_oid(lc), NoLock);
@@ -224,7 +239,8 @@ fence_stored_above_mark(PG_FUNCTION_ARGS)
 		/* dropped before we had the lock */
 		if (relation == NULL)
 			continue;
-		if (relation->rd_rel->relkind == RELKIND_RELATION)
+		if (relation->rd_rel->relkind == RELKIND_RELATION &&
+			!RELATION_IS_OTHER_TEMP(relation))
 		{
 			FencePolicy *policy = policy_of_bytes(relation,
 												  PG_GETARG_BYTEA_PP(1));

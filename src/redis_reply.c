@@ -89,6 +89,9 @@ fence_reply_reader(void)
 	return reader;
 }
 
+/* Redis 7 adds the digest of the script in which an error was raised. */
+#define SCRIPT_TAIL			" script: "
+
 /*
  * Sets the status and a text that is fit for an error message: it comes from
  * outside, in whatever encoding, and is to end without a full stop.
@@ -97,15 +100,23 @@ void
 fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
 					const char *text, size_t len)
 {
+	char	   *problem = decoded->problem;
+	char	   *tail;
 	size_t		i;
 
 	decoded->status = status;
 	len = Min(len, sizeof(decoded->problem) - 1);
-	if (len > 0 && text[len - 1] == '.')
-		len--;
 	for (i = 0; i < len; i++)
-		decoded->problem[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
-	decoded->problem[len] = '\0';
+		problem[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	problem[len] = '\0';
+	tail = strstr(problem, SCRIPT_TAIL);
+	if (tail != NULL)
+	{
+		*tail = '\0';
+		len = tail - problem;
+	}
+	if (len > 0 && problem[len - 1] == '.')
+		problem[len - 1] = '\0';
 }
 
 static int

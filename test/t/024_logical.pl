@@ -213,6 +213,42 @@ caught_up('rows of a partition');
 gives($subscriber, q{SELECT mark FROM fence.resource WHERE name = 'parent:1'}, 6, '... then move its marks');
 gives($subscriber, $remedies, '', '... fence.audit() has nothing more to say');
 
+# A trigger that fires for replicated rows may write to guarded tables, too.
+sql($subscriber, q[
+	CREATE TABLE ledger (id int PRIMARY KEY, qty int, tok bigint);
+	CREATE TABLE journal (id int, qty int);
+	SELECT fence.protect('ledger', 'ledger:{id}', 'tok'), fence.protect('journal', 'journal');
+	SELECT fence.check('ledger:1', 50);
+	CREATE FUNCTION derive() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.ledger VALUES (NEW.id, NEW.qty, NEW.tok)
+			ON CONFLICT (id) DO UPDATE SET qty = excluded.qty, tok = excluded.tok;
+		INSERT INTO public.journal VALUES (NEW.id, NEW.qty);
+		RETURN NULL;
+	END
+	$$;
+	CREATE TRIGGER derive AFTER UPDATE ON item FOR EACH ROW EXECUTE FUNCTION derive()]);
+my $derived = q{SELECT string_agg(concat_ws('|', id, qty, tok, fence.mark('ledger:' || id)), ' ' ORDER BY id) FROM ledger};
+sub derive
+{
+	my ($test_name) = @_;
+
+	sql($publisher, 'UPDATE item SET tok = 40, qty = 40 WHERE id IN (1, 2)');
+	sql($publisher, 'UPDATE item SET tok = 30, qty = 30 WHERE id IN (1, 2)');
+	return caught_up("$test_name: tokens below the mark, and that fall");
+}
+sql($subscriber, 'ALTER TABLE item ENABLE REPLICA TRIGGER derive');
+derive('a replica trigger writes to guarded tables');
+gives($subscriber, $derived, '1|30|30|50 2|30|30', '... whose marks do not move');
+enable_always();
+sql($subscriber, 'SET pg_fence.bypass = on; TRUNCATE ledger, journal; ALTER TABLE item ENABLE ALWAYS TRIGGER derive');
+derive('... with ENABLE ALWAYS, the guards as well');
+gives($subscriber, $derived, '1|30|30|50 2|30|30|40', '... whose marks follow, upwards');
+gives($subscriber, 'SELECT count(*) FROM journal', 4, '... and nothing is left out');
+refuses($subscriber, 'UPDATE ledger SET tok = 39 WHERE id = 2', 'PF001', '... which a local writer is judged by');
+refuses($subscriber, 'INSERT INTO journal VALUES (5)', 'PF002', '... as without a token');
+sql($subscriber, 'DROP TABLE ledger, journal; DROP TRIGGER derive ON item');
+
 # The other way: fence.resource itself is published, as it is by FOR ALL TABLES.  No trigger
 # has to fire then.
 sql($publisher, 'CREATE DATABASE source');

@@ -136,6 +136,46 @@ $session->does("BEGIN; SELECT fence.acquire('$r', 'a', '2 s', lease => 's'); ROL
 is($redis->does('EXISTS', $r), 1, 'a rollback does not reach Redis');
 is(take($session, $r, 'b', 's'), 'f|||held', '... so nobody gets it');
 is(take($session, $r, 'b', 's', wait => '10 s'), 't|1|b|', '... until it expires');
+$r = resource;
+gives($session, qq{
+		BEGIN;
+		SAVEPOINT before;
+		SELECT acquired FROM fence.acquire('$r', 'a', '1 s', lease => 's');
+		ROLLBACK TO before;
+		SELECT acquired, held_by, reason FROM fence.acquire('$r', 'a', lease => 's');
+		SELECT acquired, token FROM fence.acquire('$r', 'a', '1 minute', '10 s', lease => 's');
+		COMMIT},
+	"t\nf||held\nt|1", '... nor does ROLLBACK TO, not even for who had it');
+
+# The same goes for a call that is ended after Redis has done its part and before it has said so.
+my %endings = (
+	cancel => [ '57014', sub { sql($node, "SELECT pg_cancel_backend($_[0])") } ],
+	terminate => [ '57P01', sub { sql($node, "SELECT pg_terminate_backend($_[0])") } ],
+	statement_timeout => [ '57014', sub { } ]);
+alter_server($session, 'f', timeout_ms => 60000);
+foreach my $ending (sort keys %endings)
+{
+	my ($state, $end) = @{ $endings{$ending} };
+	my $ended = session($node);
+	my $backend = $ended->backend;
+
+	$r = resource;
+	$ended->does(q{SET statement_timeout = '500 ms'}) if $ending eq 'statement_timeout';
+	$fake->behave(delay => 60, times => 1);
+	$ended->send("SELECT fence.acquire('$r', 'a', '3 s', lease => 'f')");
+	wait_until('Redis has it', sub { $redis->does('EXISTS', $r) });
+	$end->($backend);
+	is($ended->wait->sqlstate, $state, "$ending, while Redis is answering");
+	under($ended->seconds, 2, '... at once');
+	is($redis->does('EXISTS', $r), 1, '... it stays in Redis');
+	gives($session, "SELECT count(*) FROM fence.resource WHERE name = '$r'", 0, '... but not here');
+	is(take($session, $r, 'b', 's'), 'f|||held', '... so nobody gets it');
+	is(take($session, $r, 'b', 's', wait => '10 s'), 't|1|b|', '... until it expires');
+	is(taken($ended, resource, 'a', 'f'), 1, '... the session goes on') unless $ending eq 'terminate';
+	$ended->quit;
+}
+$fake->behave;
+alter_server($session, 'f', timeout_ms => 2000);
 
 # Names are bytes.
 sql($node, q{CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'});
@@ -187,6 +227,7 @@ wait_until('it has been taken in Redis', sub { $redis->does('EXISTS', $r) });
 wait_until('... and has expired there', sub { !$redis->does('EXISTS', $r) });
 sql($node, q{COMMIT PREPARED 'p'});
 is($late->wait->output, 't|2|t', '... and is taken anew by who comes too late');
+is($late->errors, '', '... and has given back all locks in between');
 $late->quit;
 
 # ---------------------------------------------------------------- check

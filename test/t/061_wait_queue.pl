@@ -47,15 +47,12 @@ if ($node->pg_version >= 17)
 {
 	gives($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'FenceAcquire'}, 5, 'what they wait for has a name');
 }
-# Somebody who comes now does not get it before them, even if it looks free to him.  He may
-# come so late that they are all through.
-$holder->does("SELECT fence.release('queue', $token)");
-my ($late, $its) = split /\|/, $holder->does(q{SELECT acquired, token FROM fence.acquire('queue', 'latecomer')});
-ok($late eq 'f' || $its == $token + 6, 'a latecomer stands back');
+# Somebody who comes now does not get it before them, even if it looks free to him.  In one
+# transaction: whoever is called and gets no processor for a tenth of a second has lost his turn.
+gives($holder, qq{BEGIN; SELECT fence.release('queue', $token); SELECT acquired FROM fence.acquire('queue', 'latecomer'); COMMIT}, "t\nf", 'a latecomer stands back');
 $_->wait foreach @queue;
 is(join(' ', map { $_->output } @queue), 't t t t t', 'all waiters get the lease');
-$holder->does("SELECT fence.release('queue', $its)") if $late eq 't';
-gives($node, q{SELECT acquisitions, takeovers FROM fence.leases WHERE resource = 'queue'}, $late eq 't' ? '7|0' : '6|0', '... once each');
+gives($node, q{SELECT acquisitions, takeovers FROM fence.leases WHERE resource = 'queue'}, '6|0', '... once each');
 $token = acquire($holder, 'queue', 'holder');
 gives($holder, q{SELECT array_agg(acquired) FROM fence.acquire_many('{queue,other}', 'x')}, '{f,f}', '... and the queue is empty again');
 sql($holder, qq{SELECT fence.release('queue', $token)});
@@ -154,6 +151,71 @@ under(time - $start, 0.8, '... not for ten turns');
 $gone[3]->does('COMMIT');
 is(acquire($gone[3], 'gone 2', 'x'), 1, 'and their sessions go on');
 
+# Eight wait; those who go, in whatever way, do not change the order of the others.
+my @eight = map { session($node) } 1 .. 8;
+my @eight_pids = map { $_->backend } @eight;
+$token = acquire($holder, 'eight', 'holder');
+$eight[3]->does(q{SET lock_timeout = '1 s'});
+$eight[5]->does(q{SET statement_timeout = '1 s'});
+foreach my $i (0 .. 7)
+{
+	$eight[$i]->send(request('eight', "waiter $i"));
+	# two of them may have gone by now
+	wait_for($node, "SELECT query LIKE '%waiter $i%' AND (wait_event_type = 'Extension' OR state = 'idle') FROM pg_stat_activity WHERE pid = $eight_pids[$i]");
+}
+sql($node, "SELECT pg_cancel_backend($eight_pids[0]), pg_terminate_backend($eight_pids[2])");
+is(join(' ', map { $eight[$_]->wait->sqlstate } 0, 3, 5), '57014 55P03 57014', 'four of eight waiters go: cancelled, lock_timeout, statement_timeout');
+like($eight[2]->wait->sqlstate, qr/^(57P01|08006)$/, '... terminated');
+sql($holder, qq{SELECT fence.release('eight', $token)});
+my @order;
+foreach my $i (1, 4, 6, 7)
+{
+	$eight[$i]->wait;
+	my ($acquired, $own_token) = split /\|/, $eight[$i]->output;
+	push @order, $own_token;
+	sql($holder, qq{SELECT fence.release('eight', $own_token)});
+}
+is("@order", '2 3 4 5', '... and the others are served in their order');
+
+# Cancelled at the very moment when it is woken: before, when or after the release commits.
+# Stopped in between, it has been woken and is cancelled.  The next one is woken instead, and
+# does not find out by itself, some time within the next 250 ms.
+my ($first, $second) = @eight[ 0, 1 ];
+my $cancel = "pg_cancel_backend($eight_pids[0])";
+my ($granted, $cancelled) = (0, 0);
+my %late = map { $_ => [] } qw(before after stopped);
+foreach my $round (1 .. $rounds)
+{
+	my $resource = "moment $round";
+	my $when = (sort keys %late)[ $round % 3 ];
+
+	$token = acquire($holder, $resource, 'holder');
+	$first->send(request($resource, 'first'));
+	wait_for_waiters(1);
+	$second->send(request($resource, 'second'));
+	wait_for_waiters(2);
+	kill 'STOP', $eight_pids[0] if $when eq 'stopped';
+	sql($holder, $when eq 'before' ? "BEGIN; SELECT fence.release('$resource', $token), $cancel; COMMIT"
+		: "SELECT fence.release('$resource', $token); SELECT $cancel");
+	kill 'CONT', $eight_pids[0] if $when eq 'stopped';
+	$first->wait;
+	my $left = time;
+	$granted += $first->output =~ /^t/;
+	$cancelled += $first->sqlstate eq '57014';
+	sql($holder, "SELECT fence.release('$resource', 2)") if $first->output =~ /^t/;
+	$second->wait;
+	push @{ $late{$when} }, time - $left;
+	die 'not granted: ' . $second->output unless $second->output =~ /^t/;
+}
+is($granted + $cancelled, $rounds, 'cancelled at the moment when it is woken: granted or cancelled');
+foreach my $when (sort keys %late)
+{
+	my @sorted = sort { $a <=> $b } @{ $late{$when} };
+
+	under($sorted[ @sorted / 2 ], 0.05, "... $when: the next one is woken");
+	under($sorted[-1], 2, '... each time');
+}
+
 # Stuck: a waiter that is stopped lets its turn pass.
 $token = acquire($holder, 'stuck', 'holder');
 my $stuck = session($node);
@@ -212,5 +274,5 @@ is($failed, '', 'under load nobody fails');
 cmp_ok($count, '>', 100, "... $count times it went round");
 is(acquire($node, 'load 1', 'end'), sql($node, q{SELECT token FROM fence.leases WHERE resource = 'load 1'}), '... and in the end it is free');
 
-$_->quit foreach $holder, @queue, @gone, $stuck;
+$_->quit foreach $holder, @queue, @gone, @eight, $stuck;
 finish($node);

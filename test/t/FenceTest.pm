@@ -675,7 +675,7 @@ Signals psql.
 
 =item $session->quit
 
-Ends the session, by closing its input, and waits until psql has ended.
+Ends the session and waits until psql has ended.
 
 =back
 
@@ -710,6 +710,11 @@ sub quit
 	my ($self) = @_;
 	local $SIG{PIPE} = 'IGNORE';
 
+	# A server that was started meanwhile has inherited the other end of its input, which
+	# therefore does not end when we close ours.
+	$self->{stdin} .= "\\q\n";
+	$self->_pump(0);
+	$self->{stdin} = '' if $self->{ended};
 	eval { $self->{run}->finish };
 	return;
 }
