@@ -30,7 +30,7 @@ BEGIN
 	EXCEPTION WHEN OTHERS THEN
 		state := replace(SQLSTATE, 'TRIED', 'ok');
 	END;
-	calls := pg_stat_get_xact_function_calls('fence.guard'::regproc) - before;
+	calls := coalesce(pg_stat_get_xact_function_calls('fence.guard'::regproc), 0) - before;
 END $$;
 -- Both settings: is everything the same but the number of calls?
 CREATE FUNCTION compare(statements text, stored text DEFAULT 'job', OUT state text, OUT calls bigint, OUT calls_off bigint, OUT content text, OUT same boolean)
