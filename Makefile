@@ -13,7 +13,9 @@ OBJS = \
 	src/claim.o \
 	src/claim_row.o \
 	src/claimed.o \
+	src/constraint.o \
 	src/counters.o \
+	src/digest.o \
 	src/evict.o \
 	src/execution.o \
 	src/fast_update.o \
@@ -23,6 +25,7 @@ OBJS = \
 	src/histogram.o \
 	src/history.o \
 	src/idempotency.o \
+	src/judge.o \
 	src/key.o \
 	src/lease.o \
 	src/lease_end.o \
@@ -153,12 +156,14 @@ PROVE_TESTS = test/t/*.pl
 override PG_CFLAGS += -Wno-unused-parameter -Wno-ignored-attributes \
 	-Wno-ignored-optimization-argument -Wno-unknown-warning-option
 
-SHLIB_LINK = -lhiredis
+# What is hashed is hashed by OpenSSL.
+SHLIB_LINK = -lhiredis -lcrypto
 
-# hiredis has TLS from version 1.0 on, in a library of its own.
-ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
+# hiredis has TLS from version 1.0 on, in a library of its own; what it is to
+# accept is told to OpenSSL.
+ifeq ($(shell $(CC) -E -include hiredis/hiredis_ssl.h -include openssl/ssl.h -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
 PG_CPPFLAGS += -DFENCE_HAVE_TLS
-SHLIB_LINK += -lhiredis_ssl
+SHLIB_LINK += -lhiredis_ssl -lssl -lcrypto
 endif
 
 PG_CONFIG ?= pg_config

@@ -107,6 +107,11 @@ BEGIN;
 SELECT fresh FROM fence.admit('admit', 1, 'k1', '{"n": 1}');
 UPDATE inv SET qty = 0;
 ROLLBACK;
+-- many replays are one answer
+BEGIN;
+SELECT count(fence.admit('admit', 1, 'k1', '{"n": 1}')) FROM generate_series(1, 2000);
+SELECT max(total_bytes) <= 65536 AS small FROM pg_backend_memory_contexts WHERE name = 'pg_fence claims';
+COMMIT;
 -- in a transaction that has written, nobody can tell
 BEGIN;
 CREATE TABLE another (i int);

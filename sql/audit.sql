@@ -70,7 +70,7 @@ TABLE audit;
 SELECT remedy FROM audit \gexec
 TABLE audit;
 SELECT target, resource, token_column, marks, lease, mode FROM fence.protected_tables WHERE target::text LIKE 'aud%' ORDER BY target::text COLLATE "C";
-TRUNCATE aud_plain;
+SELECT tgname FROM pg_trigger WHERE tgrelid = 'aud_plain'::regclass AND NOT tgisinternal ORDER BY tgname;
 UPDATE aud_row SET qty = 2;
 DROP TRIGGER "~fence_statement" ON aud_plain;
 TABLE audit;
@@ -86,7 +86,7 @@ TABLE audit;
 CREATE OR REPLACE TRIGGER "~fence_statement" AFTER INSERT OR UPDATE OR DELETE ON aud_plain
 	FOR EACH STATEMENT WHEN (false) EXECUTE FUNCTION fence.guard('resource=aud', 'marks=resource');
 CREATE OR REPLACE TRIGGER "~fence_after_row" AFTER INSERT OR DELETE OR UPDATE OF name ON aud_named
-	FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=aud ''{name}''', 'marks=resource', 'lease=postgres');
+	FOR EACH ROW EXECUTE FUNCTION fence.guard(E'resource=aud\\ ''{name}''', 'marks=resource', 'lease=postgres');
 INSERT INTO aud_plain VALUES (10);
 SELECT target, severity, problem FROM audit;
 SELECT remedy FROM audit \gexec
@@ -95,7 +95,7 @@ INSERT INTO aud_plain VALUES (11);
 UPDATE aud_named SET id = 1;
 SELECT target, resource, lease, enabled FROM fence.protected_tables WHERE target IN ('aud_plain'::regclass, 'aud_named'::regclass) ORDER BY 1;
 CREATE OR REPLACE TRIGGER "~fence_after_row" AFTER INSERT ON aud_named
-	FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=aud ''{name}''', 'marks=resource', 'lease=postgres');
+	FOR EACH ROW EXECUTE FUNCTION fence.guard(E'resource=aud\\ ''{name}''', 'marks=resource', 'lease=postgres');
 CREATE OR REPLACE TRIGGER "~fence_before_row" BEFORE INSERT OR UPDATE ON aud_both
 	FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=aud-{id}', 'marks=both', 'token_column=tok', 'lease=postgres');
 CREATE OR REPLACE TRIGGER "~fence_after_write" AFTER UPDATE ON aud_row
@@ -131,6 +131,21 @@ TABLE audit;
 SELECT fence.protect('aud_plain', 'aud', mode => 'observe');
 DROP TRIGGER "~fence_truncate" ON aud_plain;
 SELECT target, problem, remedy FROM audit WHERE problem LIKE '%missing%';
+SELECT fence.protect('aud_plain', 'aud');
+
+-- a foreign key that was added: its action runs also where it finds no row
+CREATE TABLE aud_top (id int PRIMARY KEY);
+INSERT INTO aud_top VALUES (1);
+ALTER TABLE aud_plain ADD up int REFERENCES aud_top;
+TABLE audit;
+ALTER TABLE aud_plain DROP up, ADD up int REFERENCES aud_top ON UPDATE CASCADE;
+UPDATE aud_top SET id = 2;
+TABLE audit;
+SELECT remedy FROM audit \gexec
+TABLE audit;
+UPDATE aud_top SET id = 2;
+ALTER TABLE aud_plain DROP up;
+DROP TABLE aud_top;
 SELECT fence.protect('aud_plain', 'aud');
 
 -- C14: columns that are gone, or of another type
@@ -320,6 +335,8 @@ SELECT severity, remedy FROM fence.audit() WHERE target = '"T''x"'::pg_catalog.r
 SELECT remedy FROM fence.audit() WHERE target = '"T''x"'::pg_catalog.regclass ORDER BY remedy COLLATE pg_catalog."C" \gexec
 SELECT count(*) FROM fence.audit() WHERE target = '"T''x"'::pg_catalog.regclass;
 RESET search_path;
+-- a table that is dropped meanwhile has no problem any more
+SELECT fence.policy_problem(2147483647::oid::regclass, 'resource=aud') IS NULL AS none;
 -- it writes nothing and leaves no lock
 BEGIN;
 SELECT count(*) > 0 AS some FROM fence.protected_tables, fence.audit();

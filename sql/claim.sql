@@ -373,6 +373,15 @@ BEGIN;
 SELECT i, claim.fresh FROM generate_series(1, 2) i, LATERAL fence.claim('I28-lateral', request => to_jsonb(1)) claim;
 SELECT fence.complete('I28-lateral');
 COMMIT;
+-- (...).* calls the function once for each column: they agree, and it is one claim
+BEGIN;
+SELECT fresh, response, claimed_at IS NOT NULL AS claimed FROM (SELECT (fence.claim('I28-star')).*) c;
+SELECT (c).fresh, (c).response FROM (SELECT fence.claim('I28-star-2') AS c OFFSET 0) c;
+SELECT fence.complete('I28-star', '1'), fence.complete('I28-star-2', '2');
+COMMIT;
+SELECT fresh, response, claimed_at IS NOT NULL AS claimed FROM (SELECT (fence.claim('I28-star')).*) c;
+SELECT (fence.claim('I28-star')).response, (fence.claim('I28-star')).fresh;
+SELECT key FROM fence.keys WHERE key LIKE 'I28-star%' ORDER BY key COLLATE "C";
 -- two claims of one statement with different requests: the second is another one
 SELECT fence.claim('I28-other', request => to_jsonb(i)) FROM generate_series(1, 2) i;
 -- loops and calls in PL/pgSQL are statements of their own, in whatever form

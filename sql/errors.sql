@@ -14,7 +14,7 @@ EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS s = RETURNED_SQLSTATE, m = MESSAGE_TEXT, d = PG_EXCEPTION_DETAIL, h = PG_EXCEPTION_HINT,
 		n = SCHEMA_NAME, t = TABLE_NAME, c = COLUMN_NAME, k = CONSTRAINT_NAME;
 	RETURN QUERY
-		SELECT f, v FROM (VALUES ('sqlstate', s), ('message', m), ('detail', regexp_replace(d, ' at [^.]*\d[^"]*\.$', ' at TIME.')),
+		SELECT f, v FROM (VALUES ('sqlstate', s), ('message', m), ('detail', regexp_replace(d, ' at \d{4}-[^"]*\.$', ' at TIME.')),
 			('hint', h), ('place', concat_ws('.', nullif(n, ''), nullif(t, ''), nullif(c, '')))) x (f, v) WHERE v <> '';
 END
 $$;

@@ -365,6 +365,183 @@ SELECT fence.protect('hand', 'hand:{head}', 'tok', 'row');
 SELECT * FROM compare($$SELECT fence.check('hand:1', 6), fence.check('hand:9', 6); UPDATE hand SET id = 9, tok = 6 WHERE id = 1$$, 'hand');
 
 --
+-- Without a token column: AFTER ROW is not fired for rows that it would let pass
+--
+CREATE TABLE bare (id int PRIMARY KEY, shelf text, qty int CHECK (qty < 100));
+SELECT fence.protect('bare', 'bare:{shelf}');
+SET pg_fence.bypass = on;
+INSERT INTO bare VALUES (1, 'a', 1), (2, 'a', 1), (3, 'b', 1);
+RESET pg_fence.bypass;
+SELECT * FROM compare('UPDATE bare SET qty = 2', 'bare');
+SELECT * FROM compare('UPDATE bare SET qty = 2 WHERE false', 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:b', 5); UPDATE bare SET qty = 2$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5), fence.check('bare:b', 5); UPDATE bare SET qty = 2$$, 'bare');
+SELECT * FROM compare($$UPDATE bare SET qty = 2 WHERE fence.check('bare:' || shelf, 5)$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 100 WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($$UPDATE bare SET qty = 100 WHERE shelf = 'a'$$, 'bare');
+-- presented too late for the first row, in time for its trigger
+SELECT * FROM compare($$UPDATE bare SET qty = 2 RETURNING fence.check('bare:' || shelf, 5)$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2 RETURNING fence.check('bare:' || shelf, 5)$$, 'bare');
+-- and taken back: in a part of the statement, and before it
+CREATE FUNCTION presents(name text, keep boolean) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fence.check(name, 5);
+	IF NOT keep THEN RAISE SQLSTATE 'UNDO0'; END IF;
+	RETURN 3;
+EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
+	RETURN 4;
+END $$;
+SELECT * FROM compare($$UPDATE bare SET qty = presents('bare:' || shelf, true)$$, 'bare');
+SELECT * FROM compare($$UPDATE bare SET qty = presents('bare:' || shelf, false)$$, 'bare');
+SELECT * FROM compare($$UPDATE bare SET qty = presents('bare:' || shelf, id = 1) WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($$UPDATE bare SET qty = presents('bare:' || shelf, id = 2) WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($q$SELECT presents('bare:a', false); UPDATE bare SET qty = 2 WHERE shelf = 'a'$q$, 'bare');
+SELECT * FROM compare($q$DO $d$ BEGIN PERFORM fence.check('bare:a', 5);
+	BEGIN UPDATE bare SET qty = 2; EXCEPTION WHEN SQLSTATE 'PF002' THEN UPDATE bare SET qty = 7 WHERE id = 2; END; END $d$$q$, 'bare');
+-- the resource changes: both of them are asked about
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5), fence.check('bare:b', 5); UPDATE bare SET shelf = CASE shelf WHEN 'a' THEN 'b' ELSE 'a' END$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET shelf = 'b' WHERE id = 1$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:b', 5); UPDATE bare SET shelf = 'b' WHERE id = 1$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET shelf = shelf WHERE id = 1$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET shelf = NULL WHERE id = 1$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET shelf = repeat('x', 600) WHERE id = 1$$, 'bare');
+-- hit twice, changed by a function, by parts of the statement, under a cursor
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = v.q FROM (VALUES (2), (100)) v (q) WHERE id = 1$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = v.q, shelf = v.s FROM (VALUES (2, 'a'), (3, 'z')) v (q, s) WHERE id = 1$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); WITH u AS (UPDATE bare SET qty = 2 WHERE id = 1), i AS (INSERT INTO bare VALUES (4, 'a', 1)) UPDATE bare SET qty = 3 WHERE id = 2$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); WITH u AS (UPDATE bare SET qty = 2 WHERE id = 3) UPDATE bare SET qty = 3 WHERE id = 2$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); WITH d AS (DELETE FROM bare WHERE id = 3) UPDATE bare SET qty = 3 WHERE id = 2$$, 'bare');
+SELECT * FROM compare($q$DO $d$ DECLARE c CURSOR FOR SELECT * FROM bare ORDER BY id FOR UPDATE; BEGIN
+	FOR r IN c LOOP PERFORM fence.check('bare:' || r.shelf, 5); UPDATE bare SET qty = 5 WHERE CURRENT OF c; END LOOP; END $d$$q$, 'bare');
+-- who is no superuser, with a check of a view, with row security
+GRANT ALL ON bare TO regress_fence_writer;
+SELECT * FROM compare($$SET LOCAL ROLE regress_fence_writer; SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, 'bare');
+CREATE VIEW few AS SELECT * FROM bare WHERE qty < 10 WITH CHECK OPTION;
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE few SET qty = 9 WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE few SET qty = 10 WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare('UPDATE few SET qty = 10', 'bare');
+DROP VIEW few;
+CREATE POLICY own ON bare TO regress_fence_writer USING (true) WITH CHECK (qty < 10);
+ALTER TABLE bare ENABLE ROW LEVEL SECURITY;
+SELECT * FROM compare($$SET LOCAL ROLE regress_fence_writer; SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($$SET LOCAL ROLE regress_fence_writer; SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 10 WHERE shelf = 'a'$$, 'bare');
+ALTER TABLE bare DISABLE ROW LEVEL SECURITY;
+DROP POLICY own ON bare;
+-- a lease is asked for as ever
+SELECT fence.protect('bare', 'bare:{shelf}', lease => 'postgres');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($$SELECT fence.acquire('bare:a', 'me'); SELECT fence.check('bare:a', fence.mark('bare:a')); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, 'bare');
+SELECT * FROM compare($$SELECT fence.acquire('bare:a', 'me'); SELECT fence.check('bare:a', fence.mark('bare:a')); SELECT fence.release('bare:a', fence.mark('bare:a')); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, 'bare');
+SELECT fence.protect('bare', 'bare:{shelf}');
+-- the bypass
+SELECT * FROM compare('SET LOCAL pg_fence.bypass = on; UPDATE bare SET qty = 2', 'bare');
+SELECT * FROM compare($$UPDATE bare SET qty = bypass('on')$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5), fence.check('bare:b', 5); UPDATE bare SET qty = bypass(CASE id WHEN 2 THEN 'on' ELSE 'off' END)$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:b', 5); UPDATE bare SET qty = bypass(CASE id WHEN 3 THEN 'off' ELSE 'on' END)$$, 'bare');
+-- other triggers that fire after the row go on, one of them presents a token
+CREATE FUNCTION remark_id() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO note (what) VALUES (concat_ws(' ', TG_NAME, OLD.id, OLD.qty, NEW.qty)); RETURN NULL; END $$;
+CREATE FUNCTION present_it() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM fence.check('bare:' || NEW.shelf, 5); RETURN NULL; END $$;
+CREATE TRIGGER a_row AFTER UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION remark_id();
+CREATE CONSTRAINT TRIGGER deferred AFTER UPDATE ON bare DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION remark_id();
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, '(SELECT row_number() OVER (ORDER BY n), what FROM note)');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2; $$, '(SELECT row_number() OVER (ORDER BY n), what FROM note)');
+CREATE TRIGGER a_row_2 AFTER UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION present_it();
+SELECT * FROM compare($$UPDATE bare SET qty = 2$$, '(SELECT row_number() OVER (ORDER BY n), what FROM note)');
+DROP TRIGGER deferred ON bare;
+DROP TRIGGER a_row ON bare;
+DROP TRIGGER a_row_2 ON bare;
+-- the trigger fires
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); MERGE INTO bare b USING (VALUES (1)) v (id) ON b.id = v.id WHEN MATCHED THEN UPDATE SET qty = 9$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); INSERT INTO bare VALUES (1, 'a', 1) ON CONFLICT (id) DO UPDATE SET qty = 9$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); DELETE FROM bare WHERE shelf = 'a'$$, 'bare');
+CREATE TRIGGER mine BEFORE UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION pass();
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2 WHERE shelf = 'a'$$, 'bare');
+DROP TRIGGER mine ON bare;
+SET pg_fence.fast_update = on;
+SELECT explained($$UPDATE bare SET qty = 2 WHERE fence.check('bare:' || shelf, 5)$$);
+RESET pg_fence.fast_update;
+-- a guard that only observes, one that was made by hand, one that is disabled
+SET client_min_messages = error;
+SELECT fence.protect('bare', 'bare:{shelf}', mode => 'observe');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); UPDATE bare SET qty = 2$$, 'bare');
+SELECT fence.protect('bare', 'bare:{shelf}');
+SET client_min_messages = warning;
+PREPARE write_bare AS UPDATE bare SET qty = 2 WHERE shelf = 'a';
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); EXECUTE write_bare$$, 'bare');
+SELECT * FROM compare('SET LOCAL session_replication_role = replica; EXECUTE write_bare', 'bare');
+ALTER TABLE bare ENABLE REPLICA TRIGGER "~fence_after_row";
+SELECT * FROM compare('EXECUTE write_bare', 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); SET LOCAL session_replication_role = replica; EXECUTE write_bare$$, 'bare');
+SELECT * FROM compare($$SET LOCAL session_replication_role = replica; EXECUTE write_bare$$, 'bare');
+ALTER TABLE bare DISABLE TRIGGER USER;
+SELECT * FROM compare('EXECUTE write_bare', 'bare');
+ALTER TABLE bare ENABLE TRIGGER USER;
+SELECT * FROM compare('EXECUTE write_bare', 'bare');
+CREATE TRIGGER again AFTER UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=other');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); EXECUTE write_bare$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5), fence.check('other', 5); EXECUTE write_bare$$, 'bare');
+DROP TRIGGER again ON bare;
+DROP TRIGGER "~fence_after_row" ON bare;
+SELECT * FROM compare('EXECUTE write_bare', 'bare');
+CREATE TRIGGER "~fence_after_row" AFTER UPDATE ON bare FOR EACH ROW WHEN (OLD.id > 1) EXECUTE FUNCTION fence.guard('resource=bare:{shelf}');
+SELECT * FROM compare('UPDATE bare SET qty = 2 WHERE id = 1', 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); EXECUTE write_bare$$, 'bare');
+CREATE OR REPLACE TRIGGER "~fence_after_row" AFTER UPDATE OF shelf ON bare FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=bare:{shelf}');
+SELECT * FROM compare($$UPDATE bare SET qty = 2$$, 'bare');
+CREATE OR REPLACE TRIGGER "~fence_after_row" AFTER UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION fence.guard('nonsense=x');
+SELECT * FROM compare('EXECUTE write_bare', 'bare');
+CREATE OR REPLACE TRIGGER "~fence_after_row" AFTER UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=bare:{nope}');
+SELECT * FROM compare('EXECUTE write_bare', 'bare');
+DROP TRIGGER "~fence_after_row" ON bare;
+CREATE CONSTRAINT TRIGGER "~fence_after_row" AFTER UPDATE ON bare DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=bare:{shelf}');
+SELECT * FROM compare($$EXECUTE write_bare; SELECT fence.check('bare:a', 5)$$, 'bare');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); EXECUTE write_bare$$, 'bare');
+DROP TRIGGER "~fence_after_row" ON bare;
+-- a kind that cannot guard its policy says so itself
+CREATE TRIGGER "~fence_before_row" BEFORE UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=bare:{shelf}');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); EXECUTE write_bare$$, 'bare');
+DROP TRIGGER "~fence_before_row" ON bare;
+ALTER TABLE bare ADD tok bigint;
+CREATE TRIGGER "~fence_after_row" AFTER UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=bare:{shelf}', 'marks=both', 'token_column=tok');
+SELECT * FROM compare($$SELECT fence.check('bare:a', 5); EXECUTE write_bare$$, 'bare');
+-- partitions, a row that moves, and a column that the database computes
+CREATE TABLE zone (id int, region text, shelf int, qty int) PARTITION BY LIST (region);
+CREATE TABLE zone_a PARTITION OF zone FOR VALUES IN ('a');
+CREATE TABLE zone_b (qty int, shelf int, region text, id int);
+ALTER TABLE zone ATTACH PARTITION zone_b FOR VALUES IN ('b');
+SELECT fence.protect('zone', 'zone:{shelf}');
+SET pg_fence.bypass = on;
+INSERT INTO zone VALUES (1, 'a', 1, 1), (2, 'b', 1, 1), (3, 'b', 2, 1);
+RESET pg_fence.bypass;
+SELECT * FROM compare($$SELECT fence.check('zone:1', 5); UPDATE zone SET qty = 2 WHERE shelf = 1$$, 'zone');
+SELECT * FROM compare($$SELECT fence.check('zone:1', 5); UPDATE zone SET qty = 2$$, 'zone');
+SELECT * FROM compare($$SELECT fence.check('zone:1', 5); UPDATE zone_b SET qty = 2 WHERE shelf = 1$$, 'zone');
+SELECT * FROM compare($$SELECT fence.check('zone:1', 5); UPDATE zone SET region = 'a' WHERE shelf = 1$$, 'zone');
+SELECT * FROM compare($$SELECT fence.check('zone:1', 5); UPDATE zone SET region = 'a'$$, 'zone');
+SELECT * FROM compare($$UPDATE zone SET region = 'b' WHERE id = 1$$, 'zone');
+CREATE TABLE built (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (2 * id) STORED, qty int);
+SELECT fence.protect('built', 'built:{twice}');
+SET pg_fence.bypass = on;
+INSERT INTO built VALUES (1, DEFAULT, 1);
+RESET pg_fence.bypass;
+SELECT * FROM compare($$SELECT fence.check('built:2', 5); UPDATE built SET qty = 2$$, 'built');
+SELECT * FROM compare($$SELECT fence.check('built:2', 5); UPDATE built SET id = 2$$, 'built');
+-- a plain name has a row trigger where a foreign key reaches the table
+CREATE TABLE chief (id int PRIMARY KEY);
+CREATE TABLE arm (id int PRIMARY KEY, chief int REFERENCES chief ON UPDATE CASCADE);
+SELECT fence.protect('arm', 'arm');
+INSERT INTO chief VALUES (1), (2);
+SET pg_fence.bypass = on;
+INSERT INTO arm VALUES (1, 1), (2, 2);
+RESET pg_fence.bypass;
+SELECT * FROM compare('UPDATE chief SET id = 3 WHERE id = 1', 'arm');
+SELECT * FROM compare($$SELECT fence.check('arm', 5); UPDATE chief SET id = 3 WHERE id = 1$$, 'arm');
+SELECT * FROM compare($$UPDATE chief SET id = 3 WHERE id = 1 RETURNING fence.check('arm', 5)$$, 'arm');
+SELECT * FROM compare($$SELECT fence.check('arm', 5); UPDATE arm SET id = id + 5$$, 'arm');
+
+--
 -- A new session: the first write on a table, after the library has been loaded
 --
 \c -
@@ -377,9 +554,9 @@ UPDATE job SET qty = 2, tok = 9;
 SELECT coalesce(pg_stat_get_xact_function_calls('fence.guard'::regproc), 0) AS calls;
 ROLLBACK;
 
-DROP TABLE job, dual, note, made, keyed, area, era, base, kid, hand, boss;
-DROP FUNCTION attempt, compare, touch, remark, remark_all, explained, pass, bypass, to_b;
+DROP TABLE job, dual, note, made, keyed, area, era, base, kid, hand, boss, bare, zone, built, arm, chief;
+DROP FUNCTION attempt, compare, touch, remark, remark_all, remark_id, present_it, presents, explained, pass, bypass, to_b;
 SELECT fence.grant_writer('regress_fence_writer');
 DROP OWNED BY regress_fence_writer;
 DROP ROLE regress_fence_writer;
-DELETE FROM fence.resource WHERE name ~ '^(job|dual|made|keyed|area|era|base|hand)(:|$)';
+DELETE FROM fence.resource WHERE name ~ '^(job|dual|made|keyed|area|era|base|hand|bare|other|zone|built|arm)(:|$)';

@@ -42,6 +42,13 @@ SELECT n = :others AND marks = :their_marks AS others_untouched FROM others;
 -- again: nothing left
 SELECT fence.forget('5 years');
 
+-- too high to be the floor of the others
+SELECT fence.check('f-max', 9223372036854775807), fence.check('f-high', 4611686018427387905);
+SELECT age('f-max'), age('f-high');
+SELECT fence.forget('5 years');
+SELECT name, mark FROM fence.resource WHERE name IN ('', 'f-max', 'f-high') ORDER BY name COLLATE "C";
+DELETE FROM fence.resource WHERE name IN ('f-max', 'f-high');
+
 -- not accepted again, whoever has forgotten it: up to the floor
 SELECT fence.check('f-external', 50);
 SELECT fence.check('f-released', 1);
@@ -173,6 +180,8 @@ COMMIT;
 SELECT fence.check('f-rr', 401), age('f-rr');
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT fence.forget('5 years');
+-- ... and depends on no row that somebody else may change
+SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND pid = pg_backend_pid();
 SAVEPOINT s;
 SELECT fence.check('f-rr', 401);
 ROLLBACK TO s;

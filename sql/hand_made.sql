@@ -30,6 +30,8 @@ FROM (VALUES ('{}'::text[]), ('{""}'), ('{resource}'), ('{resource=}'), ('{=r}')
 	('{resource=r,marks=}'), ('{resource=r,marks=rows}'), ('{resource=r,marks=row}'), ('{resource=r,marks=both}'), ('{resource=r,marks=resource,token_column=tok}'),
 	('{resource=r,lease=}'), ('{resource=r,lease=redis}'), ('{resource=r,mode=}'), ('{resource=r,mode=off}'), ('{resource=r,mode=enforce}'),
 	('{resource=r,key_column=id}'), ('{resource=r,token_column}'), ('{resource=r,bypass=on}'),
+	('{"resource=r marks=resource"}'), ('{"marks=resource mode=enforce",resource=r}'), ('{"resource=r marks=rows"}'), ('{"resource=r resource=r"}'), ('{"resource=r "}'), ('{"resource=r  marks=resource"}'),
+	('{"resource=r\\ marks=resource"}'), ('{"resource=\\r"}'), ('{"resource=r\\"}'), ('{"resource=r\\\\"}'),
 	('{"resource=r-{nope}"}'), ('{"resource=r-{"}'), ('{"resource=r-}"}'), ('{"resource=r-{id"}'), ('{"resource=r-{}"}'), ('{"resource=r-{id}"}'), ('{"resource=r-{ctid}"}')) v (a);
 SELECT a, try_guard('BEFORE INSERT OR UPDATE OR DELETE ON hand FOR EACH ROW', a, 'UPDATE hand SET qty = qty + 1')
 FROM (VALUES ('{resource=r,token_column=tok}'::text[]), ('{resource=r,token_column=}'), ('{resource=r,token_column=nope}'), ('{resource=r,token_column=TOK}'), ('{resource=r,token_column=id}'),
@@ -133,6 +135,16 @@ CREATE OR REPLACE TRIGGER two AFTER UPDATE ON hand FOR EACH ROW EXECUTE FUNCTION
 UPDATE hand SET qty = 7 WHERE fence.check('r', 5);
 UPDATE hand SET qty = 8 WHERE fence.check('r-1', 5);
 TABLE hand;
+-- a scope longer than fence.claim() can name: no other scope is taken for it
+CREATE TABLE hand_key (id text);
+SELECT format('CREATE TRIGGER hand BEFORE INSERT ON hand_key FOR EACH ROW EXECUTE FUNCTION fence.guard(%L, %L, %L)', 'resource=r', 'key_column=id', 'key_scope=' || repeat('s', 600)) AS make \gset
+:make;
+INSERT INTO hand_key VALUES ('key');
+SELECT fence.once('key', repeat('s', 512));
+SELECT fence.once('other', repeat('s', 512));
+SELECT fence.once('key', repeat('s', 512));
+DELETE FROM fence.idempotency_key WHERE scope LIKE 'sss%';
+DROP TABLE hand_key;
 -- protect() makes it one
 SELECT fence.protect('hand', 'r');
 SELECT tgname LIKE '~fence\_%' AS ours, count(*) FROM pg_trigger WHERE tgrelid = 'hand'::regclass GROUP BY 1;

@@ -102,6 +102,12 @@ SELECT fence.mark('m-w');
 SELECT fence.check('m-max', 9223372036854775807);
 SELECT acquired FROM fence.acquire_many('{m-1,m-max}', 'w1');
 SELECT fence.mark('m-1');
+-- a long wait takes no memory: an attempt forgets what the one before has read
+SELECT count(fence.check(repeat('l', 500) || i, 1)) FROM generate_series(1, 100) i;
+SELECT acquired FROM fence.acquire('m-held', 'other', '1 hour');
+SELECT acquired, reason, (SELECT sum(total_bytes) < 1024 * 1024 FROM pg_backend_memory_contexts WHERE name IN ('ExprContext', 'pg_fence acquire')) AS small
+FROM fence.acquire_many(ARRAY(SELECT repeat('l', 500) || i FROM generate_series(1, 100) i) || 'm-held'::text, 'w1', wait => '500 ms') LIMIT 1;
+DELETE FROM fence.resource WHERE name LIKE 'lll%';
 -- a statement that fails later takes them back, and the transaction goes on
 BEGIN;
 SAVEPOINT s;
@@ -141,9 +147,11 @@ SELECT acquired, held_by, reason FROM fence.acquire('h-1', 'a', '1 hour', reques
 -- handed on, and to oneself; the default is 30 seconds
 SELECT acquired, token, held_by FROM fence.hand_over('h-1', 2, 'c', '1 hour');
 SELECT acquired, token, held_by, remaining BETWEEN '15 s' AND '30 s' AS remaining FROM fence.hand_over('h-1', 3, 'c');
--- what cannot be handed over is not, and nothing is changed: not one's own, superseded, unknown
+-- what cannot be handed over is not, and nothing is changed: not one's own, superseded, unknown;
+-- as with acquire, the row names who holds it
 SELECT xmin AS x, ctid AS c FROM fence.resource WHERE name = 'h-1' \gset
-SELECT acquired, token, expires_at, remaining, held_by, reason FROM fence.hand_over('h-1', 3, 'd');
+SELECT h.acquired, h.token, h.expires_at = l.expires_at AS expires_at, h.remaining BETWEEN '15 s' AND '30 s' AS remaining, held_by, reason
+	FROM fence.hand_over('h-1', 3, 'd') h, fence.leases l WHERE l.resource = 'h-1';
 SELECT acquired, token, held_by, reason FROM fence.hand_over('h-1', 5, 'd');
 SELECT acquired, token, held_by, reason FROM fence.hand_over('h-unknown', 1, 'd');
 SELECT fence.check('h-external', 5);

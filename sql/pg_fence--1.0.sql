@@ -63,8 +63,9 @@ CREATE TABLE fence.resource (
 
 COMMENT ON TABLE fence.resource IS
 	'One row per resource: tokens issued, high-water mark, lease. Written by the functions of pg_fence only.';
-COMMENT ON COLUMN fence.resource.name IS 'resource, compared byte for byte';
-COMMENT ON COLUMN fence.resource.token IS 'last token issued by fence.acquire(), 0 if none was';
+COMMENT ON COLUMN fence.resource.name IS
+	'resource, compared byte for byte; empty in the row that keeps the floor of fence.forget()';
+COMMENT ON COLUMN fence.resource.token IS 'last token issued here, 0 if none was';
 COMMENT ON COLUMN fence.resource.mark IS 'high-water mark: the highest token accepted so far';
 COMMENT ON COLUMN fence.resource.mark_holder IS 'who acquired or presented that token, if known';
 COMMENT ON COLUMN fence.resource.marked_at IS 'since when it is the mark';
@@ -292,7 +293,7 @@ COMMENT ON VIEW fence.leases IS
 
 CREATE FUNCTION fence.redis_validator(options text[], catalog oid)
 RETURNS void
-LANGUAGE C STRICT
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_redis_validator';
 REVOKE ALL ON FUNCTION fence.redis_validator(text[], oid) FROM PUBLIC;
 COMMENT ON FUNCTION fence.redis_validator(text[], oid) IS
@@ -712,7 +713,7 @@ COMMENT ON VIEW fence.producers IS
 
 CREATE FUNCTION fence.guard()
 RETURNS trigger
-LANGUAGE C VOLATILE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_guard';
 REVOKE ALL ON FUNCTION fence.guard() FROM PUBLIC;
 COMMENT ON FUNCTION fence.guard() IS
@@ -748,7 +749,7 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'fence_trigger_arguments';
 REVOKE ALL ON FUNCTION fence.trigger_arguments(bytea) FROM PUBLIC;
 COMMENT ON FUNCTION fence.trigger_arguments(bytea) IS
-	'takes pg_trigger.tgargs apart';
+	'takes pg_trigger.tgargs apart: the parts of a guard''s policy';
 
 CREATE VIEW fence.protected_tables AS
 	SELECT p.target,
@@ -823,7 +824,7 @@ WITH guard AS MATERIALIZED (
 ), guarded AS (
 	-- the tables that fence.protect() was called for; not partitions that a
 	-- guard comes to from their parent
-	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT tgargs) AS policies,
+	SELECT tgrelid, (array_agg(tgargs ORDER BY tgargs))[1] AS tgargs, count(DISTINCT fence.trigger_arguments(tgargs)) AS policies,
 		relkind, relowner,
 		bool_or(whole AND tgtype = 34) AS has_truncate,
 		bool_or(whole AND tgtype = 28) AS has_statement,
@@ -897,6 +898,13 @@ SELECT tgrelid::regclass, 'error',
 	'writes through its parent are not judged, the guard sees only statements on the table itself', protect
 FROM policy
 WHERE has_statement AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = tgrelid)
+UNION ALL
+SELECT tgrelid::regclass, 'warning',
+	'the action of a foreign key that was added needs a token also where it changes no row', protect
+FROM policy
+WHERE has_statement AND EXISTS (
+	SELECT FROM pg_constraint
+	WHERE conrelid = tgrelid AND contype = 'f' AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd')))
 UNION ALL
 SELECT i.inhrelid::regclass, 'error', format('inheritance child of guarded table %s has no guard of its own', p.tgrelid::regclass),
 	-- protect() refuses a table that has children
@@ -1032,6 +1040,21 @@ WHERE p.lease <> 'postgres' AND NOT EXISTS (
 	SELECT FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
 	WHERE s.srvname = p.lease AND w.fdwname = 'fence_redis')
 UNION ALL
+SELECT nullif(c.conrelid, 0)::regclass, 'error',
+	format('CHECK constraint %s calls %s, and would refuse rows that are restored', quote_ident(c.conname), d.refobjid::regprocedure),
+	CASE WHEN c.conrelid <> 0 THEN format('ALTER TABLE %s DROP CONSTRAINT %I;', c.conrelid::regclass, c.conname)
+		ELSE format('ALTER DOMAIN %s DROP CONSTRAINT %I;', c.contypid::regtype, c.conname) END
+FROM pg_constraint c
+	JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
+		AND d.refclassid = 'pg_proc'::regclass
+	JOIN pg_proc p ON p.oid = d.refobjid
+WHERE p.pronamespace = 'fence'::regnamespace AND p.provolatile = 'v' AND c.coninhcount = 0
+UNION ALL
+SELECT NULL, 'error', 'server postgres of fence_redis is never asked: as a lease, this name stands for PostgreSQL',
+	'ALTER SERVER postgres RENAME TO ...;'
+FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+WHERE w.fdwname = 'fence_redis' AND s.srvname = 'postgres'
+UNION ALL
 SELECT NULL, 'warning', format('server %I lets writes through while Redis cannot be asked', s.srvname),
 	format('ALTER SERVER %I OPTIONS (DROP on_unreachable);', s.srvname)
 FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
@@ -1061,19 +1084,21 @@ COMMENT ON FUNCTION fence.audit() IS
 -- Privileges
 --
 
-CREATE FUNCTION fence.grant_writer(grantee regrole)
+-- Grants as the owner of the extension, so that who was given this function
+-- grants something.
+CREATE FUNCTION fence.grant_writer(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF grantee IS NULL THEN
+	IF role IS NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'role must not be null';
 	END IF;
-	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid OPERATOR(pg_catalog.=) grantee) THEN
-		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', grantee::pg_catalog.oid);
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE oid OPERATOR(pg_catalog.=) role::oid) THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('role with OID %s does not exist', role::oid);
 	END IF;
-	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', grantee);
+	EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA fence TO %s', role);
 	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION
 		fence.acquire(text, text, interval, interval, text, text),
 		fence.acquire_many(text[], text, interval, interval),
@@ -1092,7 +1117,7 @@ BEGIN
 		fence.guard(),
 		fence.protect(regclass, text, name, text, text, text, name, text),
 		fence.unprotect(regclass)
-		TO %s', grantee);
+		TO %s', role);
 END
 $$;
 REVOKE ALL ON FUNCTION fence.grant_writer(regrole) FROM PUBLIC;

@@ -2,7 +2,7 @@
 -- application needs no rights on the tables, and that row security does not
 -- hide a mark.  (What PUBLIC has is listed by the file install.)
 --
--- Field cases: C20 G07
+-- Field cases: C20 G07; I67
 \set VERBOSITY sqlstate
 SET client_min_messages = warning;
 SET row_security = on;
@@ -40,6 +40,22 @@ REVOKE USAGE ON SCHEMA fence FROM regress_fence_app;
 SELECT fence.grant_writer('regress_fence_owner'), fence.grant_writer('regress_fence_app');
 SELECT fence.grant_writer('"regress_fence_od""d Role"');
 SELECT fence.grant_writer('no_such_role');
+SELECT refusal('SELECT fence.grant_writer(' || role || ')') FROM unnest('{''-'',0,999999999}'::text[]) role;
+-- by somebody to whom this was granted, and who grants it as the owner would
+CREATE ROLE regress_fence_delegate;
+CREATE ROLE regress_fence_late;
+SELECT fence.grant_writer('regress_fence_delegate');
+GRANT EXECUTE ON FUNCTION fence.grant_writer(regrole) TO regress_fence_delegate;
+SET ROLE regress_fence_delegate;
+SELECT fence.grant_writer('regress_fence_late');
+RESET ROLE;
+SET ROLE regress_fence_late;
+SELECT fence.mark('priv') IS NULL AS may, refusal($$SELECT fence.grant_writer('regress_fence_late')$$);
+RESET ROLE;
+SELECT grantor::regrole::oid = proowner AS from_the_owner FROM pg_proc, aclexplode(proacl)
+WHERE pg_proc.oid = 'fence.mark(text)'::regprocedure AND grantee = 'regress_fence_late'::regrole;
+DROP OWNED BY regress_fence_delegate, regress_fence_late;
+DROP ROLE regress_fence_delegate, regress_fence_late;
 SELECT has_schema_privilege('regress_fence_od"d Role', 'fence', 'USAGE') AS usage,
 	has_schema_privilege('regress_fence_od"d Role', 'fence', 'CREATE') AS "create";
 SELECT p.oid::regprocedure::text COLLATE "C" AS function,

@@ -253,5 +253,24 @@ UPDATE sub SET qty = 32 WHERE id = 1;
 COMMIT;
 TABLE sub ORDER BY id;
 
+-- what is tried in savepoints, and rolled back, takes no memory
+BEGIN;
+DO $$
+BEGIN
+	FOR i IN 1 .. 5000 LOOP
+		BEGIN
+			PERFORM fence.check('sub', 3), fence.once('sub ' || i);
+			RAISE EXCEPTION 'rolled back';
+		EXCEPTION WHEN raise_exception THEN
+		END;
+	END LOOP;
+END
+$$;
+SELECT max(total_bytes) <= 65536 AS small FROM pg_backend_memory_contexts WHERE name IN ('TopTransactionContext', 'pg_fence claims');
+SELECT fence.once('sub 1');
+COMMIT;
+SELECT fence.once('sub 1'), fence.once('sub 2');
+DELETE FROM fence.idempotency_key WHERE key IN ('sub 1', 'sub 2');
+
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 DROP TABLE sub;

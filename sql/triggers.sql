@@ -254,5 +254,24 @@ SELECT fence.check('rowtrg:x', 31);
 UPDATE rowtrg SET qty = 10 WHERE id = 2;
 COMMIT;
 TABLE seen;
+-- a later trigger drops the UPDATE of a MERGE, and another action deletes the
+-- row: that has not been judged with it
+CREATE TABLE droptrg (id int, region text, qty int, tok bigint);
+CREATE TABLE droppart (LIKE droptrg) PARTITION BY LIST (region);
+CREATE TABLE droppart_a PARTITION OF droppart FOR VALUES IN ('a');
+CREATE TABLE droppart_b PARTITION OF droppart FOR VALUES IN ('b');
+SELECT fence.protect('droptrg', 'drop-{id}', 'tok', 'row'), fence.protect('droppart', 'drop-{id}', 'tok', 'row');
+INSERT INTO droptrg VALUES (1, 'a', 0, 5);
+INSERT INTO droppart TABLE droptrg;
+MERGE INTO droppart d USING (VALUES (1)) v (id) ON d.id = v.id WHEN MATCHED THEN UPDATE SET region = 'b', tok = 6;
+CREATE FUNCTION drop_99() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN new.qty <> 99 THEN new END; END';
+CREATE TRIGGER "~~drop" BEFORE UPDATE ON droptrg FOR EACH ROW EXECUTE FUNCTION drop_99();
+CREATE TRIGGER "~~drop" BEFORE UPDATE ON droppart FOR EACH ROW EXECUTE FUNCTION drop_99();
+MERGE INTO droptrg d USING (VALUES (1, 99), (1, 0)) v (id, qty) ON d.id = v.id
+	WHEN MATCHED AND v.qty = 99 THEN UPDATE SET qty = 99, tok = 7 WHEN MATCHED THEN DELETE;
+MERGE INTO droppart d USING (VALUES (1, 99), (1, 0)) v (id, qty) ON d.id = v.id
+	WHEN MATCHED AND v.qty = 99 THEN UPDATE SET qty = 99, tok = 7 WHEN MATCHED THEN DELETE;
+SELECT * FROM droptrg UNION ALL TABLE droppart;
+DROP TABLE droptrg, droppart;
 DROP TABLE trg, rowtrg;
-DROP FUNCTION put(), touch(), log(), tokens();
+DROP FUNCTION put(), touch(), log(), tokens(), drop_99();

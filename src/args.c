@@ -15,14 +15,18 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "args.h"
 
@@ -120,6 +124,21 @@ fence_arg_token(FunctionCallInfo fcinfo, int n)
 	return token;
 }
 
+int32
+fence_arg_max_rows(FunctionCallInfo fcinfo, int n)
+{
+	int32		max_rows;
+
+	fence_arg_not_null(fcinfo, n, "max_rows");
+	max_rows = PG_GETARG_INT32(n);
+	if (max_rows < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid max_rows: %d", max_rows),
+				 errdetail("It must be at least 1.")));
+	return max_rows;
+}
+
 /*
  * A duration in microseconds, between two bounds in the same unit.  A month
  * counts 30 days, as in justify_days().
@@ -147,20 +166,34 @@ fence_arg_duration(FunctionCallInfo fcinfo, int n, const char *what,
 				 most < USECS_PER_DAY ?
 				 errdetail("It must be between %g ms and %g s.",
 						   least / 1000.0, most / (double) USECS_PER_SEC) :
-				 errdetail("It must be between %g ms and %g days.",
-						   least / 1000.0, most / (double) USECS_PER_DAY)));
+				 errdetail_plural("It must be between %g ms and %g day.",
+								  "It must be between %g ms and %g days.",
+								  (unsigned long) (most / USECS_PER_DAY),
+								  least / 1000.0,
+								  most / (double) USECS_PER_DAY)));
 	return (int64) usecs;
 }
 
 /*
- * The row type that the function returns.
+ * The row that the function returns.
+ *
+ * A named row type is at hand in the type cache; get_call_result_type() would
+ * copy it.
  */
-TupleDesc
-fence_result_desc(FunctionCallInfo fcinfo)
+Datum
+fence_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
+	Oid			type = get_func_rettype(fcinfo->flinfo->fn_oid);
 	TupleDesc	desc;
+	HeapTuple	tuple;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+	if (type != RECORDOID)
+		desc = lookup_rowtype_tupdesc(type, -1);
+	else if (get_call_result_type(fcinfo, NULL, &desc) == TYPEFUNC_COMPOSITE)
+		desc = BlessTupleDesc(desc);
+	else
 		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
+	tuple = heap_form_tuple(desc, values, nulls);
+	ReleaseTupleDesc(desc);
+	return HeapTupleGetDatum(tuple);
 }

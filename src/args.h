@@ -24,10 +24,12 @@ extern char *fence_datum_text(Datum datum, const char *what, int least,
 extern FenceName fence_datum_name(Datum datum, bool isnull);
 extern FenceName fence_arg_name(FunctionCallInfo fcinfo, int n);
 extern int64 fence_arg_token(FunctionCallInfo fcinfo, int n);
+extern int32 fence_arg_max_rows(FunctionCallInfo fcinfo, int n);
 extern char *fence_arg_text(FunctionCallInfo fcinfo, int n, const char *what,
 							int limit, bool null_allowed);
 extern int64 fence_arg_duration(FunctionCallInfo fcinfo, int n,
 								const char *what, int64 least, int64 most);
-extern TupleDesc fence_result_desc(FunctionCallInfo fcinfo);
+extern Datum fence_result_row(FunctionCallInfo fcinfo, Datum *values,
+							  bool *nulls);
 
 #endif							/* FENCE_ARGS_H */

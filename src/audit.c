@@ -74,11 +74,15 @@ fence_trigger_arguments(PG_FUNCTION_ARGS)
 {
 	ArrayBuildState *arguments = initArrayResult(TEXTOID, CurrentMemoryContext,
 												 true);
-	ListCell   *lc;
+	ListCell   *argument;
+	ListCell   *part;
 
-	foreach(lc, split_arguments(PG_GETARG_BYTEA_PP(0)))
-		accumArrayResult(arguments, CStringGetTextDatum(lfirst(lc)), false,
-						 TEXTOID, CurrentMemoryContext);
+	foreach(argument, split_arguments(PG_GETARG_BYTEA_PP(0)))
+	{
+		foreach(part, fence_policy_parts(lfirst(argument)))
+			accumArrayResult(arguments, CStringGetTextDatum(lfirst(part)),
+							 false, TEXTOID, CurrentMemoryContext);
+	}
 	PG_RETURN_DATUM(makeArrayResult(arguments, CurrentMemoryContext));
 }
 
@@ -96,7 +100,7 @@ find_problem(void *arg)
 	Relation	relation = try_table_open(question->relid, AccessShareLock);
 	FencePolicy *policy;
 
-	/* dropped since its triggers were read */
+	/* dropped since the catalog was read */
 	if (relation == NULL)
 		return true;
 	policy = policy_of_bytes(relation, question->tgargs);
@@ -212,7 +216,8 @@ judge_stored_rows(const FencePolicy *policy, Relation relation,
  *		returns table (resource text, token bigint)
  *
  * The rows of the table, partitions included, that hold a token above the
- * mark of their resource.
+ * mark of their resource.  The rows of another session's temporary table
+ * cannot be read, and go away with that session.
  */
 Datum
 fence_stored_above_mark(PG_FUNCTION_ARGS)
@@ -234,7 +239,8 @@ fence_stored_above_mark(PG_FUNCTION_ARGS)
 		/* dropped before we had the lock */
 		if (relation == NULL)
 			continue;
-		if (relation->rd_rel->relkind == RELKIND_RELATION)
+		if (relation->rd_rel->relkind == RELKIND_RELATION &&
+			!RELATION_IS_OTHER_TEMP(relation))
 		{
 			FencePolicy *policy = policy_of_bytes(relation,
 												  PG_GETARG_BYTEA_PP(1));

@@ -28,7 +28,6 @@
  */
 #include "postgres.h"
 
-#include "common/cryptohash.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/fmgrprotos.h"
@@ -37,6 +36,7 @@
 
 #include "canonical.h"
 #include "canonical_form.h"
+#include "digest.h"
 
 /*
  * Are the strings in an encoding that has a one-to-one conversion to UTF-8?
@@ -169,26 +169,15 @@ put_value(FenceCanonicalForm *form, Jsonb *value)
 	}
 }
 
-static void
-hash_error(const char *action, pg_cryptohash_ctx *sha256)
-{
-	elog(ERROR, "could not %s SHA-256 context: %s", action,
-		 pg_cryptohash_error(sha256));
-}
-
 /* FenceCanonicalSink */
 static void
 hash_bytes(void *arg, const char *bytes, size_t len)
 {
-	if (pg_cryptohash_update(arg, (const uint8 *) bytes, len) < 0)
-		hash_error("update", arg);
+	fence_digest_add(FENCE_SHA256, bytes, len);
 }
 
 /*
  * Computes the digest of a value.
- *
- * After an error the resource owner or the memory context frees the hash
- * context, whichever the server was built to keep it in.
  */
 void
 fence_canonical_digest(Jsonb *value, uint8 digest[FENCE_DIGEST_LENGTH])
@@ -197,22 +186,17 @@ fence_canonical_digest(Jsonb *value, uint8 digest[FENCE_DIGEST_LENGTH])
 												  "pg_fence digest",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
-	pg_cryptohash_ctx *sha256 = pg_cryptohash_create(PG_SHA256);
 	FenceCanonicalForm form;
-
-	if (sha256 == NULL || pg_cryptohash_init(sha256) < 0)
-		hash_error("initialize", sha256);
 
 	if (needs_conversion())
 		value = copy_in_utf8(value);
-	fence_canonical_begin(&form, hash_bytes, sha256);
+	fence_digest_begin(FENCE_SHA256);
+	fence_canonical_begin(&form, hash_bytes, NULL);
 	put_value(&form, value);
 	fence_canonical_end(&form);
 
 	digest[0] = FENCE_DIGEST_VERSION;
-	if (pg_cryptohash_final(sha256, digest + 1, PG_SHA256_DIGEST_LENGTH) < 0)
-		hash_error("finalize", sha256);
-	pg_cryptohash_free(sha256);
+	fence_digest_end(FENCE_SHA256, digest + 1);
 
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);

@@ -63,12 +63,14 @@ check_visible(FenceUnique *claims, const FenceKey *key)
 }
 
 static void
-note_claim(const FenceKey *key, const FenceClaimRequest *request)
+note_claim(const FenceKey *key, const FenceClaimRequest *request,
+		   ItemPointerData tid)
 {
 	FenceClaim	claim;
 
 	claim.state = request->state;
 	claim.statement = request->statement;
+	claim.tid = tid;
 	fence_claimed_note(key, &claim);
 }
 
@@ -78,9 +80,10 @@ note_claim(const FenceKey *key, const FenceClaimRequest *request)
  * statement could not be told from it.
  */
 static void
-take_over(const FenceKey *key, const FenceClaimRequest *request)
+take_over(const FenceKey *key, const FenceClaim *own,
+		  const FenceClaimRequest *request)
 {
-	note_claim(key, request);
+	note_claim(key, request, own->tid);
 	(void) GetCurrentCommandId(true);
 	CommandCounterIncrement();
 }
@@ -105,7 +108,7 @@ claim_again(const FenceKey *key, const FenceClaim *own,
 					 errhint("Call fence.complete() for the first claim before the key is asked for again.")));
 			break;
 		case FENCE_CLAIM_UNWRITTEN:
-			take_over(key, request);
+			take_over(key, own, request);
 			return true;
 		case FENCE_CLAIM_DONE:
 			break;
@@ -145,7 +148,7 @@ claim_fresh(FenceUnique *claims, const FenceKey *key,
 	row.request = request->request;
 	if (!fence_claim_row_insert(claims, key, &row))
 		return false;
-	note_claim(key, request);
+	note_claim(key, request, claims->slot->tts_tid);
 	fence_prune_later();
 
 	result->fresh = true;
@@ -236,7 +239,8 @@ fence_complete(const FenceKey *key, bool has_response, Datum response)
 		not_open_error(key, own);
 
 	fence_claims_open(&claims, RowExclusiveLock);
-	fence_claim_row_set_response(&claims, key, has_response, response);
+	fence_claim_row_set_response(&claims, key, own->tid, has_response,
+								 response);
 	fence_unique_close(&claims);
 
 	claim = *own;

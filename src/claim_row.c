@@ -22,6 +22,7 @@
 #include "utils/uuid.h"
 
 #include "claim_row.h"
+#include "table.h"
 
 /* Columns of fence.idempotency_key, in the order of the install script. */
 enum
@@ -45,10 +46,21 @@ enum
 #define MARGIN_PART		4
 #define MARGIN_MAX		USECS_PER_HOUR
 
+static const char *const relname = "idempotency_key";
+
+/*
+ * Is there the table?  The transaction may have dropped the extension.
+ */
+bool
+fence_claims_exist(void)
+{
+	return OidIsValid(fence_relid(relname, true));
+}
+
 void
 fence_claims_open(FenceUnique *claims, LOCKMODE mode)
 {
-	fence_unique_open(claims, "idempotency_key", Natts_claim, F_UUID_EQ, mode);
+	fence_unique_open(claims, relname, Natts_claim, F_UUID_EQ, mode);
 }
 
 static bool
@@ -135,18 +147,36 @@ fence_claim_row_insert(FenceUnique *claims, const FenceKey *key,
 }
 
 /*
- * Completes a row that this transaction has inserted.
+ * Puts the row into the slot that this transaction has inserted at tid.  The
+ * index is asked only if it has got another place since.
+ */
+static bool
+find_own(FenceUnique *claims, const FenceKey *key, ItemPointerData tid)
+{
+	if (fence_unique_fetch_own(claims, tid))
+	{
+		bool		isnull;
+		Datum		id = slot_getattr(claims->slot, Anum_id, &isnull);
+
+		if (memcmp(DatumGetUUIDP(id)->data, key->id.data, UUID_LEN) == 0)
+			return true;
+	}
+	return fence_unique_find(claims, UUIDPGetDatum(&key->id));
+}
+
+/*
+ * Completes a row that this transaction has inserted at tid.
  */
 void
 fence_claim_row_set_response(FenceUnique *claims, const FenceKey *key,
-							 bool has_response, Datum response)
+							 ItemPointerData tid, bool has_response,
+							 Datum response)
 {
 	int			column = Anum_response;
 	bool		isnull = !has_response;
-	ItemPointerData tid;
 	HeapTuple	tuple;
 
-	if (!fence_unique_find(claims, UUIDPGetDatum(&key->id)))
+	if (!find_own(claims, key, tid))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the claim on idempotency key \"%s\" has disappeared from fence.idempotency_key",
@@ -161,19 +191,21 @@ fence_claim_row_set_response(FenceUnique *claims, const FenceKey *key,
 }
 
 /*
- * May the row in the slot be pruned?  The slot may hold any version of it.
+ * May the row be pruned?  It may be any version of it.
  */
 bool
-fence_claim_row_expired(TupleTableSlot *slot, TimestampTz now)
+fence_claim_row_expired(HeapTuple tuple, TupleDesc desc, TimestampTz now)
 {
 	bool		isnull;
 	TimestampTz claimed_at;
 	TimestampTz expires_at;
 
-	claimed_at = DatumGetTimestampTz(slot_getattr(slot, Anum_claimed_at,
-												  &isnull));
-	expires_at = DatumGetTimestampTz(slot_getattr(slot, Anum_expires_at,
-												  &isnull));
-	return now > expires_at + Min((expires_at - claimed_at) / MARGIN_PART,
+	expires_at = DatumGetTimestampTz(heap_getattr(tuple, Anum_expires_at,
+												  desc, &isnull));
+	if (now <= expires_at)
+		return false;
+	claimed_at = DatumGetTimestampTz(heap_getattr(tuple, Anum_claimed_at,
+												  desc, &isnull));
+	return now - expires_at > Min((expires_at - claimed_at) / MARGIN_PART,
 								  MARGIN_MAX);
 }

@@ -36,6 +36,7 @@ typedef struct FenceClaimRow
 	Datum		response;		/* jsonb, as stored */
 } FenceClaimRow;
 
+extern bool fence_claims_exist(void);
 extern void fence_claims_open(FenceUnique *claims, LOCKMODE mode);
 extern void fence_claim_row_read(FenceUnique *claims, const FenceKey *key,
 								 FenceClaimRow *row);
@@ -43,7 +44,9 @@ extern bool fence_claim_row_insert(FenceUnique *claims, const FenceKey *key,
 								   const FenceClaimRow *row);
 extern void fence_claim_row_set_response(FenceUnique *claims,
 										 const FenceKey *key,
+										 ItemPointerData tid,
 										 bool has_response, Datum response);
-extern bool fence_claim_row_expired(TupleTableSlot *slot, TimestampTz now);
+extern bool fence_claim_row_expired(HeapTuple tuple, TupleDesc desc,
+									TimestampTz now);
 
 #endif							/* FENCE_CLAIM_ROW_H */

@@ -22,11 +22,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "claim_row.h"
 #include "claimed.h"
 #include "errors.h"
+#include "table.h"
 
 /* What was noted about a claim; it lives as long as the transaction. */
 typedef struct Note
@@ -41,7 +43,7 @@ typedef struct Note
 typedef struct ClaimedKey
 {
 	FenceKey	key;
-	Note	   *top;			/* NULL once all are rolled back */
+	Note	   *top;			/* NULL until it has been made */
 } ClaimedKey;
 
 typedef struct ClaimedEntry
@@ -160,9 +162,12 @@ replay_key(const char *resource)
 void
 fence_replayed_note(const char *resource, const FenceStatement *statement)
 {
-	FenceKey	key = replay_key(resource);
-	FenceClaim	claim;
+	FenceKey	key;
+	FenceClaim	claim = {0};
 
+	if (fence_replayed(resource, statement))
+		return;
+	key = replay_key(resource);
 	claim.state = FENCE_CLAIM_DONE;
 	claim.statement = *statement;
 	fence_claimed_note(&key, &claim);
@@ -234,9 +239,10 @@ drop_unwritten_claims(void)
 	fence_claims_open(&claims, RowExclusiveLock);
 	for (; note != NULL; note = next_claim(note->older, FENCE_CLAIM_UNWRITTEN))
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (fence_unique_find(&claims,
 							  UUIDPGetDatum(&note->known->key.id)) &&
-			!fence_unique_delete(&claims, &claims.slot->tts_tid))
+			!fence_table_delete(claims.heap, &claims.slot->tts_tid))
 			elog(ERROR, "could not delete the claim for a row that was not written");
 	}
 	fence_unique_close(&claims);
@@ -268,6 +274,26 @@ xact_callback(XactEvent event, void *arg)
 }
 
 /*
+ * The subtransaction of the newest note is rolled back.  Nothing remains of
+ * it: a transaction may try many claims in savepoints.
+ */
+static void
+take_back(Note *note)
+{
+	ClaimedKey *known = note->known;
+
+	newest = note->older;
+	known->top = note->below;
+	pfree(note);
+	if (known->top != NULL)
+		return;
+	(void) claimed_delete(claimed_keys, known->key.id);
+	pfree(unconstify(char *, known->key.scope));
+	pfree(unconstify(char *, known->key.key));
+	pfree(known);
+}
+
+/*
  * Gives the notes of a subtransaction to its parent, or takes them back.
  */
 static void
@@ -284,9 +310,8 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 	}
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
-		for (; newest != NULL && newest->subid == subid;
-			 newest = newest->older)
-			newest->known->top = newest->below;
+		while (newest != NULL && newest->subid == subid)
+			take_back(newest);
 	}
 }
 

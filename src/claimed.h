@@ -13,6 +13,7 @@
 
 #include "key.h"
 #include "statement.h"
+#include "storage/itemptr.h"
 
 typedef enum FenceClaimState
 {
@@ -25,6 +26,7 @@ typedef struct FenceClaim
 {
 	FenceClaimState state;
 	FenceStatement statement;	/* that made it */
+	ItemPointerData tid;		/* where its row was inserted, if it has one */
 } FenceClaim;
 
 extern void fence_claimed_init(void);

@@ -11,7 +11,9 @@
  * When all rows are in use, one that is seldom used gives way: a hand goes
  * round and takes a use from each row that it passes, as for the server's
  * buffers.  What the row had counted goes to the rest of its database, a row
- * with the empty key, so that sums never fall.
+ * with the empty key, so that nothing is lost.  Rests stay; only when there
+ * is nothing else, the one of another database gives way: else databases that
+ * are dropped would use up the rows in the end.
  *
  * IDENTIFICATION
  *	  src/counters.c
@@ -32,6 +34,8 @@
 #define MAX_USES	5
 
 #define NO_ROW		(-1)
+
+static const FenceCounterKey rest = {0, "", 0};
 
 typedef struct Row
 {
@@ -220,7 +224,6 @@ next_victim(FenceCounters *set)
 static int
 free_row(FenceCounters *set)
 {
-	static const FenceCounterKey rest = {0, "", 0};
 	int			i;
 
 	while ((i = next_victim(set)) != NO_ROW)
@@ -243,21 +246,52 @@ free_row(FenceCounters *set)
 	return i;
 }
 
+/*
+ * Makes a row where all of them are rests: ours takes in what there is to
+ * count, or another database's gives way.
+ */
+static Row *
+make_row_of_rest(FenceCounters *set, const FenceCounterKey *key)
+{
+	Row		   *ours = find_row(set, MyDatabaseId, &rest);
+	int			i = set->hand;
+
+	if (ours != NULL)
+		return ours;
+	set->hand = (i + 1) % set->max;
+	unlink_row(set, i);
+	clear_row(set, row_at(set, i));
+	link_row(set, i, MyDatabaseId, key);
+	return row_at(set, i);
+}
+
 static Row *
 make_row(FenceCounters *set, const FenceCounterKey *key)
 {
 	int			i = free_row(set);
 
 	if (i == NO_ROW)
-		return NULL;
+		return make_row_of_rest(set, key);
 	link_row(set, i, MyDatabaseId, key);
 	pg_atomic_write_u32(&row_at(set, i)->uses, 1);
 	return row_at(set, i);
 }
 
 /*
- * Adds to counters of one row, made if it is not there.  Nothing is counted
- * if there is no room for it.
+ * Two that use the row at the same time may count as one; but never are there
+ * more than the hand takes away in its rounds.
+ */
+static void
+count_use(Row *row)
+{
+	uint32		uses = pg_atomic_read_u32(&row->uses);
+
+	if (uses < MAX_USES)
+		pg_atomic_write_u32(&row->uses, uses + 1);
+}
+
+/*
+ * Adds to counters of one row, made if it is not there.
  */
 void
 fence_counters_add(FenceCounters *set, const FenceCounterKey *key,
@@ -276,14 +310,10 @@ fence_counters_add(FenceCounters *set, const FenceCounterKey *key,
 		if (row == NULL)
 			row = make_row(set, key);
 	}
-	if (row != NULL)
-	{
-		if (pg_atomic_read_u32(&row->uses) < MAX_USES)
-			pg_atomic_fetch_add_u32(&row->uses, 1);
-		for (i = 0; i < count; i++)
-			pg_atomic_fetch_add_u64(&row->counters[increments[i].counter],
-									increments[i].amount);
-	}
+	count_use(row);
+	for (i = 0; i < count; i++)
+		pg_atomic_fetch_add_u64(&row->counters[increments[i].counter],
+								increments[i].amount);
 	LWLockRelease(&set->lock);
 }
 

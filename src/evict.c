@@ -18,15 +18,22 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/procarray.h"
 
 #include "args.h"
 #include "resource.h"
 
 PG_FUNCTION_INFO_V1(fence_evict);
 
+/*
+ * It may have ended by itself since it was found, and its process id be used
+ * by another program.
+ */
 static bool
 terminate(int pid, const FenceName *name)
 {
+	if (BackendPidGetProc(pid) == NULL)
+		return false;
 	ereport(LOG,
 			(errmsg("backend %d, an older holder of resource \"%.*s\", terminated by \"%s\"",
 					pid, name->len, name->data,
@@ -63,8 +70,9 @@ fence_evict(PG_FUNCTION_ARGS)
 	if (prepared > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("%d prepared transactions of older holders of resource \"%.*s\" remain",
-						prepared, name.len, name.data),
+				 errmsg_plural("%d prepared transaction of older holders of resource \"%.*s\" remains",
+							   "%d prepared transactions of older holders of resource \"%.*s\" remain",
+							   prepared, prepared, name.len, name.data),
 				 errhint("See pg_prepared_xacts, and use ROLLBACK PREPARED.")));
 	PG_RETURN_INT32(count);
 }

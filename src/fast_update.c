@@ -14,8 +14,10 @@
  * The triggers are always there, and whatever is unusual keeps them: MERGE,
  * ON CONFLICT, other BEFORE ROW triggers, row security, rows that may move to
  * another partition, an EXPLAIN that is to name them.  The guard is the same
- * function in both cases.  What differs, and has to be made up for, is that
- * the row is not locked yet:
+ * function in both cases.
+ *
+ * With a token column, what differs, and has to be made up for, is that the
+ * row is not locked yet:
  *
  *	- If somebody is changing it, it is the new version that counts, also for
  *	  the constraints, and the order of waiting and judging.  So then it is
@@ -30,6 +32,12 @@
  * AFTER ROW judges again what other triggers may have changed meanwhile, and
  * rows that come to a resource.  Here there are no such triggers, and an UPDATE
  * that may do the latter is unusual.
+ *
+ * Without a token column, nothing depends on the row but the names of its
+ * resources, and what is presented for them cannot be lost before the trigger
+ * would have asked.  Nothing is refused early: it may be presented later in
+ * the statement.  So with the first row that does not pass, the trigger is
+ * back, to judge that one and those after it.
  *
  * IDENTIFICATION
  *	  src/fast_update.c
@@ -64,13 +72,14 @@ typedef struct FastGuard
 {
 	EState	   *estate;
 	ResultRelInfo *target;
-	Trigger		trigger;		/* BEFORE ROW, as it was in the descriptor */
+	Trigger		trigger;		/* as it was in the descriptor */
 	TriggerData trigdata;		/* what it would have been called with */
 	FmgrInfo	function;		/* only for what the guard keeps there */
 	FenceUpdate update;
 	WithCheckOption option;
 	ExprState	check;
 	TupleTableSlot *locked;		/* for a look at the row */
+	bool		unmuted;		/* the trigger is back, for all that follows */
 } FastGuard;
 
 /* pg_fence.fast_update: off, and the triggers are left in place. */
@@ -224,6 +233,28 @@ judge_row(ExprState *state, ExprContext *context, bool *isnull)
 	return BoolGetDatum(true);
 }
 
+/*
+ * The same without a token column.
+ */
+static Datum
+judge_resource(ExprState *state, ExprContext *context, bool *isnull)
+{
+	FastGuard  *guard = state->evalfunc_private;
+	ResultRelInfo *target = guard->target;
+
+	*isnull = false;
+	if (guard->unmuted || context->ecxt_scantuple != target->ri_newTupleSlot)
+		return BoolGetDatum(true);
+	guard->trigdata.tg_trigslot = target->ri_oldTupleSlot;
+	guard->trigdata.tg_newslot = target->ri_newTupleSlot;
+	if (!fires(&guard->trigger) || !fence_guard_passes(&guard->update))
+	{
+		unmute(target);
+		guard->unmuted = true;
+	}
+	return BoolGetDatum(true);
+}
+
 typedef struct PolicyRequest
 {
 	Relation	relation;
@@ -264,23 +295,29 @@ is_updated(AttrNumber attnum, const Bitmapset *updated)
 	return bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, updated);
 }
 
-/* The policies that BEFORE ROW settles for good. */
 static bool
-is_usual_policy(const FencePolicy *policy, const Bitmapset *updated)
+sets_resource(const FencePolicy *policy, const Bitmapset *updated)
 {
 	int			i;
 
-	if (policy == NULL || policy->problem != NULL || policy->observe ||
-		policy->token_column == NULL || policy->key_column != NULL)
-		return false;
-	/* A row that comes to a resource is looked at again when it is there. */
 	for (i = 0; i < policy->nparts; i++)
 	{
 		if (policy->parts[i].is_column &&
 			is_updated(policy->columns[i].attnum, updated))
-			return false;
+			return true;
 	}
-	return true;
+	return false;
+}
+
+/* The policies that this trigger settles for good. */
+static bool
+is_usual_policy(const FencePolicy *policy, const Trigger *trigger)
+{
+	if (policy == NULL || policy->problem != NULL || policy->observe ||
+		policy->key_column != NULL)
+		return false;
+	return (policy->token_column != NULL) ==
+		(TRIGGER_FOR_BEFORE(trigger->tgtype) != 0);
 }
 
 /*
@@ -288,8 +325,8 @@ is_usual_policy(const FencePolicy *policy, const Bitmapset *updated)
  * us.  The token may be stamped into a row whose UPDATE does not set it.
  */
 static bool
-may_move(Relation relation, const FencePolicy *policy,
-		 const Bitmapset *updated)
+may_leave(Relation relation, const FencePolicy *policy,
+		  const Bitmapset *updated)
 {
 	Bitmapset  *columns = NULL;
 
@@ -325,12 +362,6 @@ is_row_update(const Trigger *trigger)
 {
 	return TRIGGER_FOR_ROW(trigger->tgtype) &&
 		TRIGGER_FOR_UPDATE(trigger->tgtype);
-}
-
-static bool
-is_before(const Trigger *trigger)
-{
-	return is_row_update(trigger) && TRIGGER_FOR_BEFORE(trigger->tgtype);
 }
 
 /* Do both come from one call of fence.protect()? */
@@ -373,29 +404,44 @@ forget_guard(Datum arg, int cacheid, uint32 hashvalue)
 	guard_function = InvalidOid;
 }
 
-/* The guard's BEFORE ROW trigger, if there is no other one for UPDATE. */
+static bool
+is_plain_guard(const Trigger *trigger)
+{
+	return trigger->tgnattr == 0 && trigger->tgqual == NULL &&
+		!trigger->tgdeferrable && is_guard(trigger->tgfoid);
+}
+
+/*
+ * The guard's trigger that judges updates: BEFORE ROW if it has one, which then
+ * is the only one for UPDATE, else AFTER ROW.
+ */
 static Trigger *
 find_guard(const TriggerDesc *triggers)
 {
 	Trigger    *found = NULL;
+	bool		before;
 	int			i;
 
-	if (triggers == NULL || !triggers->trig_update_before_row)
+	if (triggers == NULL)
+		return NULL;
+	before = triggers->trig_update_before_row;
+	if (!before && !triggers->trig_update_after_row)
 		return NULL;
 	for (i = 0; i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
 
-		if (!is_before(trigger))
+		if (!is_row_update(trigger))
 			continue;
-		if (found != NULL)
+		if (before != (TRIGGER_FOR_BEFORE(trigger->tgtype) != 0))
+			continue;
+		if (strcmp(trigger->tgname, before ? FENCE_BEFORE_ROW_NAME :
+				   FENCE_AFTER_ROW_NAME) == 0)
+			found = trigger;
+		else if (before)
 			return NULL;
-		found = trigger;
 	}
-	if (found == NULL || found->tgnattr > 0 || found->tgqual != NULL ||
-		strcmp(found->tgname, FENCE_BEFORE_ROW_NAME) != 0)
-		return NULL;
-	return is_guard(found->tgfoid) ? found : NULL;
+	return found != NULL && is_plain_guard(found) ? found : NULL;
 }
 
 /*
@@ -437,7 +483,8 @@ add_check(FastGuard *guard)
 	guard->option.relname = RelationGetRelationName(target->ri_RelationDesc);
 	guard->check.type = T_ExprState;
 	guard->check.flags = EEO_FLAG_IS_QUAL;
-	guard->check.evalfunc = judge_row;
+	guard->check.evalfunc = guard->update.policy->token_column != NULL ?
+		judge_row : judge_resource;
 	guard->check.evalfunc_private = guard;
 	target->ri_WithCheckOptions =
 		lcons(&guard->option, list_copy(target->ri_WithCheckOptions));
@@ -453,30 +500,38 @@ speed_up(EState *estate, ResultRelInfo *target)
 	FastGuard  *guard;
 	const FencePolicy *policy;
 	Bitmapset  *updated;
+	bool		moves;
 
 	if (trigger == NULL || !is_usual_target(target))
 		return;
-	updated = ExecGetUpdatedCols(target, estate);
 	policy = find_policy(relation, trigger);
-	if (!is_usual_policy(policy, updated) ||
-		may_move(relation, policy, updated))
+	if (!is_usual_policy(policy, trigger))
+		return;
+	updated = ExecGetUpdatedCols(target, estate);
+	moves = sets_resource(policy, updated);
+	/* A row that comes to a resource is looked at again when it is there. */
+	if ((moves && policy->token_column != NULL) ||
+		may_leave(relation, policy, updated))
 		return;
 
-	guard = palloc0(sizeof(FastGuard));
+	/* cheaper than palloc0(), by what a loop over so much takes */
+	guard = memset(palloc(sizeof(FastGuard)), 0, sizeof(FastGuard));
 	guard->estate = estate;
 	guard->target = target;
 	guard->trigger = *trigger;
 	guard->function.fn_oid = trigger->tgfoid;
 	guard->function.fn_mcxt = estate->es_query_cxt;
 	guard->trigdata.type = T_TriggerData;
-	guard->trigdata.tg_event = TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_ROW |
-		TRIGGER_EVENT_BEFORE;
+	guard->trigdata.tg_event = TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_ROW;
+	if (TRIGGER_FOR_BEFORE(trigger->tgtype))
+		guard->trigdata.tg_event |= TRIGGER_EVENT_BEFORE;
 	guard->trigdata.tg_relation = relation;
 	guard->trigdata.tg_trigger = &guard->trigger;
 	guard->update.trigdata = &guard->trigdata;
 	guard->update.flinfo = &guard->function;
 	guard->update.policy = policy;
 	guard->update.sets_token = is_updated(policy->token_attnum, updated);
+	guard->update.sets_resource = moves;
 	guard->update.lock = lock_row;
 	guard->update.arg = guard;
 	mute(target->ri_TrigDesc, &guard->trigger);

@@ -29,10 +29,17 @@ PG_FUNCTION_INFO_V1(fence_forget);
 
 #define IDLE_MAX	(INT64CONST(36525) * USECS_PER_DAY)	/* a century */
 
+/*
+ * What is above this stays.  Every writer can present any number for a name
+ * of his own; as the floor, it would use up the tokens of all the others.
+ */
+#define FLOOR_MAX	(INT64CONST(1) << 62)
+
 static bool
-is_idle(const FenceRow *row, TimestampTz since)
+is_forgettable(const FenceRow *row, TimestampTz since)
 {
-	return row->marked_at < since &&
+	return row->mark <= FLOOR_MAX && row->token <= FLOOR_MAX &&
+		row->marked_at < since &&
 		(row->holder == NULL || row->expires_at < since) &&
 		(!row->released || row->released_at < since);
 }
@@ -51,7 +58,7 @@ forget_one(const FenceName *name, TimestampTz since)
 	if (!fence_lock_nowait(name, FENCE_LOCK_GATE))
 		return 0;
 	fence_row_read(name, &row);
-	if (row.found && is_idle(&row, since) &&
+	if (row.found && is_forgettable(&row, since) &&
 		fence_lock_nowait(name, FENCE_LOCK_TAKEOVER))
 	{
 		fence_row_delete(name, &row);
@@ -64,13 +71,17 @@ forget_one(const FenceName *name, TimestampTz since)
 /*
  * Removes up to max_rows resources idle since then; returns how many, and the
  * highest mark among them.
+ *
+ * The scan takes every version there is, and the snapshot is asked about each:
+ * a scan with an MVCC snapshot would leave a SIREAD lock on the whole table,
+ * and then every heartbeat could make a serializable transaction fail.
  */
 static int64
 forget_idle(TimestampTz since, int max_rows, int64 *highest)
 {
 	Relation	heap = fence_resource_open(RowExclusiveLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(heap, snapshot, 0, NULL);
+	TableScanDesc scan = table_beginscan(heap, SnapshotAny, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(heap, NULL);
 	MemoryContext row_cxt = AllocSetContextCreate(CurrentMemoryContext,
 												  "pg_fence forget",
@@ -86,9 +97,11 @@ forget_idle(TimestampTz since, int max_rows, int64 *highest)
 		int64		mark;
 
 		CHECK_FOR_INTERRUPTS();
+		if (!table_tuple_satisfies_snapshot(heap, slot, snapshot))
+			continue;
 		MemoryContextReset(row_cxt);
 		fence_row_of_slot(slot, &name, &row);
-		if (name.len == 0 || !is_idle(&row, since))
+		if (name.len == 0 || !is_forgettable(&row, since))
 			continue;
 		mark = forget_one(&name, since);
 		*highest = Max(*highest, mark);
@@ -113,19 +126,15 @@ Datum
 fence_forget(PG_FUNCTION_ARGS)
 {
 	int64		idle;
+	int32		max_rows;
 	int64		count;
 	int64		highest = 0;
 
 	fence_prevent_read_only("fence.forget()");
 	idle = fence_arg_duration(fcinfo, 0, "idle time", 0, IDLE_MAX);
-	fence_arg_not_null(fcinfo, 1, "number of rows");
-	if (PG_GETARG_INT32(1) < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid number of rows: %d", PG_GETARG_INT32(1))));
+	max_rows = fence_arg_max_rows(fcinfo, 1);
 
-	count = forget_idle(GetCurrentTimestamp() - idle, PG_GETARG_INT32(1),
-						&highest);
+	count = forget_idle(GetCurrentTimestamp() - idle, max_rows, &highest);
 	if (count > 0)
 		fence_floor_raise(highest);
 	PG_RETURN_INT64(count);

@@ -52,6 +52,7 @@
 #include "execution.h"
 #include "guard.h"
 #include "guard_key.h"
+#include "judge.h"
 #include "merge.h"
 #include "policy.h"
 #include "present.h"
@@ -94,7 +95,8 @@ typedef struct GuardCall
 	const FencePolicy *policy;
 	GuardStatement *statement;
 	const FmgrInfo *flinfo;
-	FenceUpdate *update;		/* NULL in a trigger: the row is locked */
+	const FenceUpdate *update;	/* NULL in a trigger: the row is locked */
+	bool		changed;		/* it could not be locked as it was */
 
 	const FenceVerdict *verdict;	/* NULL while nothing speaks against it */
 	AttrNumber	attnum;			/* the column that it is about, or 0 */
@@ -119,6 +121,16 @@ resource_of(FenceRowName *name)
 	return fence_name(text->data, text->len);
 }
 
+/* Could the statement have set the token column? */
+static bool
+could_set_token(const GuardCall *call)
+{
+	return call->policy->token_column != NULL &&
+		(call->update != NULL ||
+		 TRIGGER_FIRED_BY_INSERT(call->trigdata->tg_event) ||
+		 TRIGGER_FIRED_BY_UPDATE(call->trigdata->tg_event));
+}
+
 static bool
 refuse_no_token(GuardCall *call, FenceRowName *name)
 {
@@ -132,7 +144,7 @@ refuse_no_token(GuardCall *call, FenceRowName *name)
 							psprintf("The write on table \"%s\" needs one; this transaction has presented %s.",
 									 table, fence_presented_any() ?
 									 "tokens of other resources only" : "none"),
-							call->policy->token_column ?
+							could_set_token(call) ?
 							psprintf("Call fence.check() with the token in the same transaction before the write, or set column \"%s\".",
 									 call->policy->token_column) :
 							"Call fence.check() with the token in the same transaction before the write.");
@@ -264,11 +276,11 @@ make_token(const GuardCall *call, FenceRowName *name, int64 number)
 static bool
 present(GuardCall *call, const FenceToken *token, AttrNumber attnum)
 {
-	FenceUpdate *update = call->update;
+	const FenceUpdate *update = call->update;
 
 	if (update != NULL && !update->lock(update->arg))
 	{
-		update->changed = true;
+		call->changed = true;
 		return false;
 	}
 	return accepted(call, fence_present(token), attnum);
@@ -277,7 +289,7 @@ present(GuardCall *call, const FenceToken *token, AttrNumber attnum)
 /*
  * Sets *token to the one presented for the resource, 0 if none is.  It is
  * presented once more: this policy may demand the lease too, or demand what
- * so far was only observed.
+ * so far was only observed.  That raises no mark, so the row need not be ours.
  */
 static bool
 context_token(GuardCall *call, FenceRowName *name, int64 *token)
@@ -291,7 +303,7 @@ context_token(GuardCall *call, FenceRowName *name, int64 *token)
 		again = make_token(call, name, 0);
 		again.number = fence_presented(&again.name);
 		if (again.number != 0 &&
-			!present(call, &again, InvalidAttrNumber))
+			!accepted(call, fence_present(&again), InvalidAttrNumber))
 			return false;
 		statement->token = again.number;
 		statement->generation = fence_present_generation();
@@ -382,8 +394,8 @@ static FenceRowName *
 name_other(GuardCall *call, FenceRowName *name, TupleTableSlot *other,
 		   FenceRowName *other_name)
 {
-	/* Without the trigger, the columns that name the resource are not set. */
-	if (call->update != NULL || fence_row_name_fits(name, other))
+	if ((call->update != NULL && !call->update->sets_resource) ||
+		fence_row_name_fits(name, other))
 		return name;
 	return render(call, other, other_name) ? other_name : NULL;
 }
@@ -503,8 +515,22 @@ judge_update(GuardCall *call, TupleTableSlot *old, TupleTableSlot *new,
 static bool
 is_moved(const GuardCall *call, TupleTableSlot *old)
 {
-	return ItemPointerIsValid(&call->statement->updated) &&
+	return call->relation->rd_rel->relispartition &&
+		ItemPointerIsValid(&call->statement->updated) &&
 		ItemPointerEquals(&call->statement->updated, &old->tts_tid);
+}
+
+/*
+ * Has the row that is deleted been judged a moment ago?  Not for certain in a
+ * MERGE: if a later trigger has dropped the UPDATE, the same row may be
+ * deleted by another action.
+ */
+static bool
+is_judged(const GuardCall *call, TupleTableSlot *old)
+{
+	return is_moved(call, old) &&
+		!(call->statement->in_merge &&
+		  fence_has_later_trigger(call->trigdata));
 }
 
 /* The row with its token; the one that is in it already is not stamped. */
@@ -544,7 +570,7 @@ before_row(GuardCall *call)
 	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
 		return judge_insert(call, slot, &token) ?
 			with_token(call, slot, tuple, token) : tuple;
-	if (!is_moved(call, slot) &&
+	if (!is_judged(call, slot) &&
 		render(call, slot, &call->statement->old_name))
 		(void) judge_leaving(call, slot);
 	return tuple;
@@ -676,14 +702,15 @@ judge_stored_rows(GuardCall *call, FenceRowName *name, int64 token)
 /*
  * The statement asked admit(), which has answered that all is done, so it
  * needs no token; and it has kept to that: a transaction without an id has
- * written nothing so far.
+ * written nothing so far.  A TRUNCATE cannot ask, and is still to write.
  */
 static bool
 is_replay(const GuardCall *call, const StringInfoData *name)
 {
 	FenceStatement statement;
 
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (TRIGGER_FIRED_BY_TRUNCATE(call->trigdata->tg_event) ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return false;
 	statement = fence_statement(call->flinfo);
 	return fence_replayed(name->data, &statement);
@@ -702,7 +729,8 @@ judge_whole_table(GuardCall *call)
 
 	if (!call->policy->has_columns)
 		return render(call, NULL, name) &&
-			(is_replay(call, fence_row_name_text(name)) || require_token(call, name, &token)) &&
+			(is_replay(call, fence_row_name_text(name)) ||
+			 require_token(call, name, &token)) &&
 			(call->policy->token_column == NULL ||
 			 call->relation->rd_rel->relkind != RELKIND_RELATION ||
 			 judge_stored_rows(call, name, token));
@@ -974,7 +1002,6 @@ fence_guard_update(FenceUpdate *update)
 	call.relation = trigdata->tg_relation;
 	call.flinfo = update->flinfo;
 	call.update = update;
-	update->changed = false;
 	update->bypassed = bypass;
 	update->tuple = trigdata->tg_newtuple;
 	if (bypass)
@@ -984,9 +1011,31 @@ fence_guard_update(FenceUpdate *update)
 		open_statement(&call, update->flinfo);
 		update->tuple = before_update(&call);
 	}
+	update->changed = call.changed;
 	update->verdict = call.verdict;
 	update->site.relation = call.relation;
 	update->site.attnum = call.attnum;
+}
+
+/*
+ * AFTER ROW UPDATE, without a token column, asked before the row is written:
+ * is it sure that the trigger would let it pass?  What is presented for a
+ * statement's row is still presented when the statement ends.
+ */
+bool
+fence_guard_passes(const FenceUpdate *update)
+{
+	GuardCall	call = {0};
+
+	if (bypass)
+		return false;
+	call.trigdata = update->trigdata;
+	call.relation = update->trigdata->tg_relation;
+	call.flinfo = update->flinfo;
+	call.update = update;
+	open_statement(&call, update->flinfo);
+	return judge_resources(&call, update->trigdata->tg_trigslot,
+						   update->trigdata->tg_newslot);
 }
 
 /*
@@ -1039,7 +1088,7 @@ fence_guard_init(void)
 {
 	DefineCustomBoolVariable("pg_fence.bypass",
 							 "Lets writes pass guarded tables unjudged.",
-							 "For maintenance. Each statement that passes so leaves a line in the server's log.",
+							 "For maintenance. Each statement that passes so is counted, and leaves a line in the server's log.",
 							 &bypass, false, PGC_SUSET, 0,
 							 NULL, NULL, NULL);
 	fence_merge_init();

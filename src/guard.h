@@ -17,8 +17,9 @@
 #include "policy.h"
 #include "verdict.h"
 
-/* The trigger that fence.protect() creates for a token column. */
+/* Triggers that fence.protect() creates: for a token column, and without. */
 #define FENCE_BEFORE_ROW_NAME	"~fence_before_row"
+#define FENCE_AFTER_ROW_NAME	"~fence_after_row"
 
 /* An update that is judged without the trigger. */
 typedef struct FenceUpdate
@@ -27,6 +28,7 @@ typedef struct FenceUpdate
 	FmgrInfo   *flinfo;
 	const FencePolicy *policy;
 	bool		sets_token;		/* the statement sets the token column */
+	bool		sets_resource;	/* and columns that name the resource */
 	bool		(*lock) (void *arg);	/* locks the row, false: it has changed */
 	void	   *arg;
 
@@ -40,6 +42,7 @@ typedef struct FenceUpdate
 
 extern Datum fence_guard(PG_FUNCTION_ARGS);
 extern void fence_guard_update(FenceUpdate *update);
+extern bool fence_guard_passes(const FenceUpdate *update);
 extern void fence_guard_init(void);
 
 #endif							/* FENCE_GUARD_H */

@@ -265,11 +265,14 @@ fence_key_before_delete(const FenceKeyedRow *row, bool moved)
 	execution->moving = moved;
 }
 
-/* Can another BEFORE trigger have changed the row after our own? */
-static bool
-has_later_trigger(const FenceKeyedRow *row)
+/*
+ * Can another BEFORE trigger have changed the row after our own, or dropped
+ * it?
+ */
+bool
+fence_has_later_trigger(const TriggerData *trigdata)
 {
-	const TriggerDesc *triggers = row->trigdata->tg_relation->trigdesc;
+	const TriggerDesc *triggers = trigdata->tg_relation->trigdesc;
 	bool		after_ours = false;
 	int			i;
 
@@ -281,7 +284,7 @@ has_later_trigger(const FenceKeyedRow *row)
 		if (!TRIGGER_FOR_ROW(trigger->tgtype) ||
 			!TRIGGER_FOR_BEFORE(trigger->tgtype))
 			continue;
-		if (trigger->tgfoid == row->trigdata->tg_trigger->tgfoid)
+		if (trigger->tgfoid == trigdata->tg_trigger->tgfoid)
 			after_ours = true;
 		else if (after_ours)
 			return true;
@@ -307,7 +310,7 @@ fence_key_after_write(const FenceKeyedRow *row)
 	verdict = row_key(row, new_slot(row), &key);
 	if (verdict == NULL && fence_claim_written(&key))
 		return NULL;
-	if (!has_later_trigger(row))
+	if (!fence_has_later_trigger(row->trigdata))
 		return NULL;
 	if (verdict == NULL)
 	{

@@ -25,5 +25,6 @@ extern const FenceVerdict *fence_key_before_write(const FenceKeyedRow *row,
 												  bool *skip);
 extern void fence_key_before_delete(const FenceKeyedRow *row, bool moved);
 extern const FenceVerdict *fence_key_after_write(const FenceKeyedRow *row);
+extern bool fence_has_later_trigger(const TriggerData *trigdata);
 
 #endif							/* FENCE_GUARD_KEY_H */

@@ -88,12 +88,11 @@ prune(Relation heap, TimestampTz before)
 	TupleTableSlot *slot;
 	IndexScanDesc scan;
 	ScanKeyData key;
-	TM_FailureData failure;
 	int			left = PRUNE_ROWS;
 
 	if (IsolationIsSerializable())
 		return;
-	index = index_open(fence_relid("history_ended_at_idx"), RowExclusiveLock);
+	index = index_open(fence_relid("history_ended_at_idx", false), RowExclusiveLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	slot = table_slot_create(heap, NULL);
 	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,
@@ -101,9 +100,7 @@ prune(Relation heap, TimestampTz before)
 	scan = fence_index_beginscan(heap, index, snapshot, 1);
 	index_rescan(scan, &key, 1, NULL, 0);
 	while (left-- > 0 && index_getnext_slot(scan, ForwardScanDirection, slot))
-		(void) table_tuple_delete(heap, &slot->tts_tid,
-								  GetCurrentCommandId(true), snapshot,
-								  InvalidSnapshot, false, &failure, false);
+		(void) fence_table_delete(heap, &slot->tts_tid);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
@@ -121,7 +118,7 @@ fence_history_add(const FenceName *name, const FenceRow *row,
 
 	if (history == 0)
 		return;
-	heap = fence_table_open(fence_relid("history"), Natts_history,
+	heap = fence_table_open(fence_relid("history", false), Natts_history,
 							RowExclusiveLock);
 	prune(heap, GetCurrentTimestamp() - history * USECS_PER_MINUTE);
 	CatalogTupleInsert(heap, form_row(RelationGetDescr(heap), name, row, end,

@@ -100,8 +100,7 @@ fence_claim_sql(PG_FUNCTION_ARGS)
 	values[1] = result.response;
 	nulls[1] = !result.has_response;
 	values[2] = TimestampTzGetDatum(result.claimed_at);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(fence_result_row(fcinfo, values, nulls));
 }
 
 /*
@@ -176,7 +175,7 @@ fence_lookup(PG_FUNCTION_ARGS)
 	FenceKey	key = fence_arg_key(fcinfo, 1, 0);
 	FenceUnique claims;
 	FenceClaimRow row = {0};
-	HeapTuple	tuple;
+	Datum		result;
 	Datum		values[2];
 	bool		nulls[2] = {true, true};
 
@@ -189,9 +188,9 @@ fence_lookup(PG_FUNCTION_ARGS)
 	}
 	values[0] = row.response;
 	values[1] = TimestampTzGetDatum(row.claimed_at);
-	tuple = heap_form_tuple(fence_result_desc(fcinfo), values, nulls);
+	result = fence_result_row(fcinfo, values, nulls);
 	fence_unique_close(&claims);
-	PG_RETURN_DATUM(HeapTupleGetDatum(tuple));
+	PG_RETURN_DATUM(result);
 }
 
 /* One of the keys that claim_many() is to claim. */
@@ -393,8 +392,7 @@ fence_admit(PG_FUNCTION_ARGS)
 	values[0] = BoolGetDatum(result.fresh);
 	values[1] = result.response;
 	nulls[1] = !result.has_response;
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(fence_result_row(fcinfo, values, nulls));
 }
 
 /*

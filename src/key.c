@@ -21,12 +21,11 @@
  */
 #include "postgres.h"
 
-#include "common/cryptohash.h"
-#include "common/sha2.h"
 #include "port/pg_bswap.h"
 
 #include "args.h"
 #include "canonical.h"
+#include "digest.h"
 #include "key.h"
 
 /* Digits and bytes of the time in a UUID of version 7. */
@@ -94,23 +93,17 @@ uuid7_time(const char *key, unsigned char *time)
 static void
 hash_key(const FenceKey *key, unsigned char hash[PG_SHA256_DIGEST_LENGTH])
 {
-	pg_cryptohash_ctx *sha256 = pg_cryptohash_create(PG_SHA256);
 	int			scope_len = strlen(key->scope);
 	int			key_len = strlen(key->key);
 	const char *scope_text = fence_canonical_text(key->scope, &scope_len);
 	const char *key_text = fence_canonical_text(key->key, &key_len);
 	uint32		len = pg_hton32(scope_len);
 
-	if (sha256 == NULL || pg_cryptohash_init(sha256) < 0 ||
-		pg_cryptohash_update(sha256, (uint8 *) &len, sizeof(len)) < 0 ||
-		pg_cryptohash_update(sha256, (const uint8 *) scope_text,
-							 scope_len) < 0 ||
-		pg_cryptohash_update(sha256, (const uint8 *) key_text,
-							 key_len) < 0 ||
-		pg_cryptohash_final(sha256, hash, PG_SHA256_DIGEST_LENGTH) < 0)
-		elog(ERROR, "could not compute SHA-256 hash: %s",
-			 pg_cryptohash_error(sha256));
-	pg_cryptohash_free(sha256);
+	fence_digest_begin(FENCE_SHA256);
+	fence_digest_add(FENCE_SHA256, &len, sizeof(len));
+	fence_digest_add(FENCE_SHA256, scope_text, scope_len);
+	fence_digest_add(FENCE_SHA256, key_text, key_len);
+	fence_digest_end(FENCE_SHA256, hash);
 }
 
 static pg_uuid_t
@@ -147,9 +140,10 @@ fence_key(const char *scope, const char *key)
 	if (!valid || strcmp(key, last_key) != 0 || strcmp(scope, last_scope) != 0)
 	{
 		last_id = key_id(&result);
-		strlcpy(last_scope, scope, sizeof(last_scope));
-		strlcpy(last_key, key, sizeof(last_key));
-		valid = true;
+		/* a trigger made by hand can have a longer scope: not that one */
+		valid = strlcpy(last_scope, scope,
+						sizeof(last_scope)) < sizeof(last_scope) &&
+			strlcpy(last_key, key, sizeof(last_key)) < sizeof(last_key);
 	}
 	result.id = last_id;
 	return result;

@@ -427,8 +427,6 @@ acquire(AcquireRequest *request, FenceRow *row)
 		MemoryContextReset(attempt);
 	}
 	fence_wait_leave();
-	if (waits)
-		fence_stats_wait(&request->name, (int64) (waited_ms * 1000.0));
 	return outcome;
 }
 
@@ -496,8 +494,7 @@ acquire_result(FunctionCallInfo fcinfo, AcquireOutcome outcome,
 	bool		nulls[ACQUIRE_COLUMNS];
 
 	acquire_columns(outcome, reason, row, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-											 values, nulls));
+	return fence_result_row(fcinfo, values, nulls);
 }
 
 /*
@@ -670,16 +667,36 @@ refused_resource(const ManyRequest *many)
 	return &many->results[i].name;
 }
 
+/*
+ * What the attempt before has read is forgotten: a wait can take thousands of
+ * them.
+ */
+static bool
+attempt_all(ManyRequest *many, MemoryContext attempt)
+{
+	MemoryContext oldcxt;
+	ErrorData  *error;
+	bool		granted;
+
+	MemoryContextReset(attempt);
+	oldcxt = MemoryContextSwitchTo(attempt);
+	granted = fence_attempt(acquire_all, many, 0, &error);
+	MemoryContextSwitchTo(oldcxt);
+	return granted;
+}
+
 static void
 acquire_many(ManyRequest *many)
 {
+	MemoryContext attempt = AllocSetContextCreate(CurrentMemoryContext,
+												  "pg_fence acquire",
+												  ALLOCSET_SMALL_SIZES);
 	instr_time	start;
-	ErrorData  *error;
 	const FenceName *missing = NULL;
 
 	INSTR_TIME_SET_CURRENT(start);
 	many->waited_ms = 0;
-	while (!fence_attempt(acquire_all, many, 0, &error))
+	while (!attempt_all(many, attempt))
 	{
 		if (missing == NULL)
 			count_attempts(many);
@@ -692,8 +709,6 @@ acquire_many(ManyRequest *many)
 	fence_wait_leave();
 	if (missing == NULL)
 		count_attempts(many);
-	else if (many->each.wait > 0)
-		fence_stats_wait(missing, (int64) (elapsed_ms(start) * 1000.0));
 }
 
 static void
@@ -842,8 +857,7 @@ fence_extend(PG_FUNCTION_ARGS)
 		values[3] = CStringGetTextDatum(reason);
 		nulls[3] = false;
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(fence_result_desc(fcinfo),
-													  values, nulls)));
+	PG_RETURN_DATUM(fence_result_row(fcinfo, values, nulls));
 }
 
 /*
@@ -889,11 +903,13 @@ fence_release(PG_FUNCTION_ARGS)
  *
  * The holder of a live lease passes it on, under a new token: nobody else
  * can come in between.  A server that keeps it as well knows no difference.
+ * A refusal names the holder of the lease that lives instead, if one does.
  */
 Datum
 fence_hand_over(PG_FUNCTION_ARGS)
 {
 	AcquireRequest request = {0};
+	AcquireOutcome outcome = ACQUIRE_GRANTED;
 	int64		token;
 	const char *reason;
 	FenceRow	row;
@@ -914,9 +930,11 @@ fence_hand_over(PG_FUNCTION_ARGS)
 		reason = "busy";
 	if (reason == NULL)
 		fence_wait_wake_at_end(&request.name);
-	PG_RETURN_DATUM(acquire_result(fcinfo,
-								   reason == NULL ? ACQUIRE_GRANTED :
-								   ACQUIRE_BUSY, reason, &row));
+	else
+		outcome = row.token != token &&
+			fence_lease_live(&row, GetCurrentTimestamp()) ?
+			ACQUIRE_HELD : ACQUIRE_BUSY;
+	PG_RETURN_DATUM(acquire_result(fcinfo, outcome, reason, &row));
 }
 
 /*

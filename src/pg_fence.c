@@ -13,6 +13,7 @@
 #include "fmgr.h"
 #include "utils/guc.h"
 
+#include "constraint.h"
 #include "fast_update.h"
 #include "guard.h"
 #include "history.h"
@@ -41,6 +42,7 @@ _PG_init(void)
 	fence_guard_init();
 	fence_fast_update_init();
 	fence_history_init();
+	fence_constraint_init();
 	fence_wait_queue_start();
 	fence_shmem_init();
 

@@ -4,11 +4,14 @@
  *	  What a guard demands, from the arguments of its trigger.
  *
  * The policy of a protected table is kept in the arguments of its triggers,
- * each of the form key=value, so that pg_dump carries it and no table is
- * read for it.  Columns are named there; binding looks the names up in the
- * relation as it is now.  Bound policies are cached per trigger and thrown
- * away with the relation's cache entry: a column that was renamed, dropped,
- * retyped or moved is looked up anew, and what is not found is an error.
+ * so that pg_dump carries it and no table is read for it.  An argument has
+ * parts key=value with spaces between them; a backslash takes its meaning
+ * from the character after it.  We write a single one, because the executor
+ * copies each argument for each statement.  Columns are named there; binding
+ * looks the names up in the relation as it is now.  Bound policies are cached
+ * per trigger and thrown away with the relation's cache entry: a column that
+ * was renamed, dropped, retyped or moved is looked up anew, and what is not
+ * found is an error.
  *
  * IDENTIFICATION
  *	  src/policy.c
@@ -41,6 +44,9 @@ typedef struct CachedPolicy
 /* Per backend. */
 static HTAB *policies = NULL;
 
+/* The one that was found last, or NULL. */
+static CachedPolicy *last_found = NULL;
+
 /* How each part is called in the arguments of a trigger. */
 static const char *const argument_names[FENCE_POLICY_ARGUMENTS] = {
 	[FENCE_POLICY_RESOURCE] = "resource",
@@ -59,31 +65,19 @@ static const char *const marks_names[] = {
 	[FENCE_MARKS_BOTH] = "both"
 };
 
-/* The mode's argument says whether the guard only observes. */
+/* Which of two words is it?  False for the first one, which is the default. */
 static bool
-parse_mode(const char *mode)
+parse_choice(FencePolicyArgument which, const char *value, const char *usual,
+			 const char *other)
 {
-	if (mode == NULL || strcmp(mode, "enforce") == 0)
+	if (value == NULL || strcmp(value, usual) == 0)
 		return false;
-	if (strcmp(mode, "observe") == 0)
+	if (strcmp(value, other) == 0)
 		return true;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized mode: \"%s\"", mode),
-			 errhint("Use \"enforce\" or \"observe\".")));
-}
-
-static bool
-parse_on_duplicate(const char *on_duplicate)
-{
-	if (on_duplicate == NULL || strcmp(on_duplicate, "error") == 0)
-		return false;
-	if (strcmp(on_duplicate, "skip") == 0)
-		return true;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized on_duplicate: \"%s\"", on_duplicate),
-			 errhint("Use \"error\" or \"skip\".")));
+			 errmsg("unrecognized %s: \"%s\"", argument_names[which], value),
+			 errhint("Use \"%s\" or \"%s\".", usual, other)));
 }
 
 static FenceMarks
@@ -170,11 +164,14 @@ fence_policy_make(const char *const *texts)
 	policy->marks = parse_marks(texts[FENCE_POLICY_MARKS],
 								policy->token_column != NULL);
 	policy->lease = copy_text(texts[FENCE_POLICY_LEASE]);
-	policy->observe = parse_mode(texts[FENCE_POLICY_MODE]);
+	policy->observe = parse_choice(FENCE_POLICY_MODE,
+								   texts[FENCE_POLICY_MODE],
+								   "enforce", "observe");
 	policy->key_column = copy_text(texts[FENCE_POLICY_KEY_COLUMN]);
 	policy->key_scope = copy_text(texts[FENCE_POLICY_KEY_SCOPE]);
-	policy->skip_duplicates =
-		parse_on_duplicate(texts[FENCE_POLICY_ON_DUPLICATE]);
+	policy->skip_duplicates = parse_choice(FENCE_POLICY_ON_DUPLICATE,
+										   texts[FENCE_POLICY_ON_DUPLICATE],
+										   "error", "skip");
 	parse_template(policy);
 	check_combination(policy);
 	return policy;
@@ -202,7 +199,7 @@ static const FenceVerdict *
 no_column(Relation relation, const char *name)
 {
 	return fence_verdict(ERRCODE_UNDEFINED_COLUMN,
-						 psprintf("column \"%s\" of the fence on table \"%s\" does not exist",
+						 psprintf("column \"%s\" of the guard on table \"%s\" does not exist",
 								  name, RelationGetRelationName(relation)),
 						 "The guard cannot tell what a row belongs to, or its token.",
 						 "Call fence.protect() with columns that the table has now.");
@@ -347,11 +344,25 @@ fence_policy_bind(FencePolicy *policy, Relation relation, AttrNumber *attnum)
 	return problem;
 }
 
+static void
+append_part(StringInfo argument, const char *name, const char *value)
+{
+	const char *c;
+
+	appendStringInfo(argument, "%s%s=", argument->len > 0 ? " " : "", name);
+	for (c = value; *c != '\0'; c++)
+	{
+		if (*c == ' ' || *c == '\\')
+			appendStringInfoChar(argument, '\\');
+		appendStringInfoChar(argument, *c);
+	}
+}
+
 /*
- * The policy as trigger arguments, a list of char *.
+ * The policy as trigger argument.
  */
-List *
-fence_policy_arguments(const FencePolicy *policy)
+char *
+fence_policy_write(const FencePolicy *policy)
 {
 	const char *texts[FENCE_POLICY_ARGUMENTS] = {
 		[FENCE_POLICY_RESOURCE] = policy->resource,
@@ -363,27 +374,53 @@ fence_policy_arguments(const FencePolicy *policy)
 		[FENCE_POLICY_KEY_SCOPE] = policy->key_scope,
 		[FENCE_POLICY_ON_DUPLICATE] = policy->skip_duplicates ? "skip" : NULL
 	};
-	List	   *arguments = NIL;
+	StringInfoData argument;
 	int			i;
 
+	initStringInfo(&argument);
 	for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
 	{
 		if (texts[i] != NULL)
-			arguments = lappend(arguments, psprintf("%s=%s",
-													argument_names[i],
-													texts[i]));
+			append_part(&argument, argument_names[i], texts[i]);
 	}
-	return arguments;
+	return argument.data;
+}
+
+/*
+ * Takes a trigger argument apart: a list of char *.
+ */
+List *
+fence_policy_parts(const char *argument)
+{
+	char	   *part = palloc(strlen(argument) + 1);
+	char	   *end = part;
+	List	   *parts = NIL;
+
+	for (; *argument != '\0'; argument++)
+	{
+		if (*argument == ' ')
+		{
+			*end++ = '\0';
+			parts = lappend(parts, part);
+			part = end;
+			continue;
+		}
+		if (*argument == '\\' && argument[1] != '\0')
+			argument++;
+		*end++ = *argument;
+	}
+	*end = '\0';
+	return lappend(parts, part);
 }
 
 /* The value of key=value, NULL if the key is another one. */
 static const char *
-argument_value(const char *argument, const char *name)
+part_value(const char *part, const char *name)
 {
 	int			len = strlen(name);
 
-	return strncmp(argument, name, len) == 0 && argument[len] == '=' ?
-		argument + len + 1 : NULL;
+	return strncmp(part, name, len) == 0 && part[len] == '=' ?
+		part + len + 1 : NULL;
 }
 
 /*
@@ -393,12 +430,20 @@ const char *
 fence_policy_argument(char *const *arguments, int count,
 					  FencePolicyArgument which)
 {
-	const char *value = NULL;
+	const char *value;
+	ListCell   *lc;
 	int			i;
 
-	for (i = 0; i < count && value == NULL; i++)
-		value = argument_value(arguments[i], argument_names[which]);
-	return value;
+	for (i = 0; i < count; i++)
+	{
+		foreach(lc, fence_policy_parts(arguments[i]))
+		{
+			value = part_value(lfirst(lc), argument_names[which]);
+			if (value != NULL)
+				return value;
+		}
+	}
+	return NULL;
 }
 
 static void
@@ -412,6 +457,26 @@ argument_error(Relation relation, const char *problem, const char *argument)
 			 errtable(relation)));
 }
 
+/* Sets the text that the part of an argument is. */
+static void
+read_part(Relation relation, const char *part, const char **texts)
+{
+	const char *value = NULL;
+	int			i;
+
+	for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
+	{
+		value = part_value(part, argument_names[i]);
+		if (value != NULL)
+			break;
+	}
+	if (value == NULL)
+		argument_error(relation, "an unknown", part);
+	if (texts[i] != NULL)
+		argument_error(relation, "a repeated", part);
+	texts[i] = value;
+}
+
 /*
  * The policy that trigger arguments stand for, bound to the relation, in the
  * current memory context.  Its problem is set if it cannot work there.
@@ -421,24 +486,13 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 {
 	const char *texts[FENCE_POLICY_ARGUMENTS] = {NULL};
 	FencePolicy *policy;
-	int			arg;
+	ListCell   *lc;
 	int			i;
 
-	for (arg = 0; arg < count; arg++)
+	for (i = 0; i < count; i++)
 	{
-		const char *value = NULL;
-
-		for (i = 0; i < FENCE_POLICY_ARGUMENTS; i++)
-		{
-			value = argument_value(arguments[arg], argument_names[i]);
-			if (value != NULL)
-				break;
-		}
-		if (value == NULL)
-			argument_error(relation, "an unknown", arguments[arg]);
-		if (texts[i] != NULL)
-			argument_error(relation, "a repeated", arguments[arg]);
-		texts[i] = value;
+		foreach(lc, fence_policy_parts(arguments[i]))
+			read_part(relation, lfirst(lc), texts);
 	}
 	if (texts[FENCE_POLICY_RESOURCE] == NULL)
 		argument_error(relation, "no", "resource=...");
@@ -457,11 +511,11 @@ fence_policy_of_arguments(Relation relation, char *const *arguments, int count)
 const FencePolicy *
 fence_policy_cached(Relation relation, const Trigger *trigger)
 {
-	CachedPolicy *entry = hash_search(policies, &trigger->tgoid, HASH_FIND,
-									  NULL);
-
-	return entry != NULL && entry->relation == RelationGetRelid(relation) ?
-		entry->policy : NULL;
+	if (last_found == NULL || last_found->trigger != trigger->tgoid)
+		last_found = hash_search(policies, &trigger->tgoid, HASH_FIND, NULL);
+	return last_found != NULL &&
+		last_found->relation == RelationGetRelid(relation) ?
+		last_found->policy : NULL;
 }
 
 /*
@@ -508,6 +562,7 @@ forget(CachedPolicy *entry)
 	else
 		MemoryContextDelete(entry->cxt);
 	(void) hash_search(policies, &entry->trigger, HASH_REMOVE, NULL);
+	last_found = NULL;
 }
 
 static void

@@ -81,7 +81,8 @@ extern FencePolicy *fence_policy_of_arguments(Relation relation,
 extern const FenceVerdict *fence_policy_bind(FencePolicy *policy,
 											 Relation relation,
 											 AttrNumber *attnum);
-extern List *fence_policy_arguments(const FencePolicy *policy);
+extern char *fence_policy_write(const FencePolicy *policy);
+extern List *fence_policy_parts(const char *argument);
 extern const char *fence_policy_argument(char *const *arguments, int count,
 										 FencePolicyArgument which);
 extern const FencePolicy *fence_policy_cached(Relation relation,

@@ -70,7 +70,7 @@ static const struct
 		FENCE_BEFORE_ROW_NAME, "BEFORE INSERT OR UPDATE OR DELETE", "ROW"
 	},
 	[GUARD_AFTER_ROW] = {
-		"~fence_after_row", "AFTER INSERT OR UPDATE OR DELETE", "ROW"
+		FENCE_AFTER_ROW_NAME, "AFTER INSERT OR UPDATE OR DELETE", "ROW"
 	},
 	[GUARD_AFTER_WRITE] = {
 		"~fence_after_write", "AFTER INSERT OR UPDATE", "ROW"
@@ -252,14 +252,14 @@ run_ddl(const char *command)
 }
 
 static void
-create_trigger(Oid relid, GuardTrigger which, const char *arguments)
+create_trigger(Oid relid, GuardTrigger which, const char *argument)
 {
 	run_ddl(psprintf("CREATE OR REPLACE TRIGGER %s %s ON %s FOR EACH %s EXECUTE FUNCTION fence.guard(%s)",
 					 quote_identifier(guard_triggers[which].name),
 					 guard_triggers[which].event,
 					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
 												get_rel_name(relid)),
-					 guard_triggers[which].level, arguments));
+					 guard_triggers[which].level, argument));
 }
 
 static void
@@ -335,14 +335,9 @@ create_triggers(Relation relation, const FencePolicy *policy)
 {
 	bool		chosen[GUARD_TRIGGERS];
 	bool		on_partition[GUARD_TRIGGERS] = {false};
-	StringInfoData arguments;
+	char	   *argument = quote_literal_cstr(fence_policy_write(policy));
 	ListCell   *lc;
 	int			which;
-
-	initStringInfo(&arguments);
-	foreach(lc, fence_policy_arguments(policy))
-		appendStringInfo(&arguments, "%s%s", arguments.len > 0 ? ", " : "",
-						 quote_literal_cstr(lfirst(lc)));
 
 	choose_triggers(relation, policy, chosen);
 	on_partition[GUARD_TRUNCATE] = true;
@@ -356,7 +351,7 @@ create_triggers(Relation relation, const FencePolicy *policy)
 		for (which = 0; which < GUARD_TRIGGERS; which++)
 		{
 			if (wanted[which])
-				create_trigger(relid, which, arguments.data);
+				create_trigger(relid, which, argument);
 		}
 	}
 }

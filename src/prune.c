@@ -31,10 +31,9 @@
  */
 #include "postgres.h"
 
-#include "access/sysattr.h"
-#include "access/tableam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
 #include "access/xact.h"
-#include "commands/extension.h"
 #include "common/pg_prng.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -45,6 +44,7 @@
 #include "args.h"
 #include "claim_row.h"
 #include "prune.h"
+#include "table.h"
 
 PG_FUNCTION_INFO_V1(fence_prune);
 
@@ -55,61 +55,74 @@ PG_FUNCTION_INFO_V1(fence_prune);
 #define ROWS_PER_LOOK		64
 #define PAGES_PER_LOOK		4
 
-/* The page to look at next (backend). */
-static BlockNumber next_block = 0;
+/* The page to look at next, InvalidBlockNumber for any (backend). */
+static BlockNumber next_block = InvalidBlockNumber;
+
+/* Fresh claims before the next look, -1 if there was none yet (backend). */
+static int	claims_left = -1;
 
 /* How many looks are to be taken before the commit (transaction). */
 static uint32 looks = 0;
 
 /*
- * May the row in the slot go?  What this transaction has claimed itself may
- * still have to be completed, however late it is.
+ * Finds the rows of a page that may go; returns how many.  What this
+ * transaction has claimed itself may still have to be completed, however late
+ * it is.
+ *
+ * The page is read here because a scan would do too much.  It would take
+ * longer for each row; and one with an MVCC snapshot would leave SIREAD locks,
+ * so that rows that nobody misses would make transactions fail.
  */
-static bool
-is_prunable(FenceUnique *claims, TupleTableSlot *slot, TimestampTz now,
-			Snapshot snapshot)
+static int
+find_expired(Relation heap, BlockNumber block, TimestampTz now,
+			 Snapshot snapshot, ItemPointerData tids[MaxHeapTuplesPerPage])
 {
-	bool		isnull;
-	Datum		xmin;
+	Buffer		buffer = ReadBuffer(heap, block);
+	Page		page = BufferGetPage(buffer);
+	int			count = 0;
+	OffsetNumber last;
+	OffsetNumber offset;
 
-	if (!fence_claim_row_expired(slot, now) ||
-		!table_tuple_satisfies_snapshot(claims->heap, slot, snapshot))
-		return false;
-	xmin = slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull);
-	return !TransactionIdIsCurrentTransactionId(DatumGetTransactionId(xmin));
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	last = PageGetMaxOffsetNumber(page);
+	for (offset = FirstOffsetNumber; offset <= last; offset++)
+	{
+		ItemId		item = PageGetItemId(page, offset);
+		HeapTupleData tuple;
+
+		if (!ItemIdIsNormal(item))
+			continue;
+		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
+		tuple.t_len = ItemIdGetLength(item);
+		tuple.t_tableOid = RelationGetRelid(heap);
+		ItemPointerSet(&tuple.t_self, block, offset);
+		if (fence_claim_row_expired(&tuple, RelationGetDescr(heap), now) &&
+			HeapTupleSatisfiesVisibility(&tuple, snapshot, buffer) &&
+			!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple.t_data)))
+			tids[count++] = tuple.t_self;
+	}
+	UnlockReleaseBuffer(buffer);
+	return count;
 }
 
 /*
  * Deletes up to max_rows expired rows of a page; returns how many.
- *
- * The scan takes every version there is, and the snapshot is asked only about
- * expired ones: a scan with an MVCC snapshot would leave SIREAD locks, and
- * rows that nobody misses would make transactions fail.
  */
 static int64
 prune_page(FenceUnique *claims, BlockNumber block, TimestampTz now,
 		   Snapshot snapshot, int64 max_rows)
 {
-	TupleTableSlot *slot = table_slot_create(claims->heap, NULL);
-	ItemPointerData first;
-	ItemPointerData last;
-	TableScanDesc scan;
+	ItemPointerData tids[MaxHeapTuplesPerPage];
+	int			expired = find_expired(claims->heap, block, now, snapshot,
+									   tids);
 	int64		count = 0;
+	int			i;
 
-	ItemPointerSet(&first, block, FirstOffsetNumber);
-	ItemPointerSet(&last, block, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(claims->heap, SnapshotAny, &first, &last);
-	while (count < max_rows &&
-		   table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
+	for (i = 0; i < expired && count < max_rows; i++)
 	{
-		ItemPointerData tid = slot->tts_tid;
-
-		if (is_prunable(claims, slot, now, snapshot) &&
-			fence_unique_delete(claims, &tid))
+		if (fence_table_delete(claims->heap, &tids[i]))
 			count++;
 	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
 	return count;
 }
 
@@ -127,6 +140,9 @@ prune(FenceUnique *claims, TimestampTz now, int64 max_rows,
 	int64		total = 0;
 
 	max_blocks = Min(max_blocks, blocks);
+	if (next_block == InvalidBlockNumber && blocks > 0)
+		next_block = pg_prng_uint64_range(&pg_global_prng_state, 0,
+										  blocks - 1);
 	while (max_blocks-- > 0)
 	{
 		int64		count;
@@ -142,8 +158,7 @@ prune(FenceUnique *claims, TimestampTz now, int64 max_rows,
 		next_block++;
 		if (count == 0 && stop_at_none)
 		{
-			next_block = pg_prng_uint64_range(&pg_global_prng_state, 0,
-											  blocks - 1);
+			next_block = InvalidBlockNumber;
 			break;
 		}
 	}
@@ -153,12 +168,21 @@ prune(FenceUnique *claims, TimestampTz now, int64 max_rows,
 
 /*
  * Called for every fresh claim.
+ *
+ * Where a session starts is left to chance, here and in prune(): the looks of
+ * sessions that claim but once must come as often, and go everywhere.
  */
 void
 fence_prune_later(void)
 {
-	if (pg_prng_uint32(&pg_global_prng_state) % CLAIMS_PER_LOOK == 0)
+	if (claims_left < 0)
+		claims_left = pg_prng_uint32(&pg_global_prng_state) % CLAIMS_PER_LOOK;
+	if (claims_left == 0)
+	{
 		looks++;
+		claims_left = CLAIMS_PER_LOOK;
+	}
+	claims_left--;
 }
 
 /*
@@ -171,7 +195,7 @@ take_looks(void)
 	TimestampTz now = GetCurrentTimestamp();
 	FenceUnique claims;
 
-	if (!OidIsValid(get_extension_oid("pg_fence", true)))
+	if (!fence_claims_exist())
 		return;
 	fence_claims_open(&claims, RowExclusiveLock);
 	looks = Min(looks, RelationGetNumberOfBlocks(claims.heap));
@@ -222,13 +246,7 @@ fence_prune(PG_FUNCTION_ARGS)
 	int32		max_rows;
 
 	fence_prevent_read_only("fence.prune()");
-	fence_arg_not_null(fcinfo, 0, "max_rows");
-	max_rows = PG_GETARG_INT32(0);
-	if (max_rows < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid max_rows: %d", max_rows),
-				 errhint("It must be at least 1.")));
+	max_rows = fence_arg_max_rows(fcinfo, 0);
 
 	fence_claims_open(&claims, RowExclusiveLock);
 	count = prune(&claims, GetCurrentTimestamp(), max_rows,

@@ -57,10 +57,11 @@ is_for(const SharedBreaker *item, const FenceRedisKey *key)
 }
 
 /*
- * Has anybody opened the breaker of this server?
+ * Has anybody opened the breaker of this server?  What went wrong by other
+ * options does not count.
  */
 bool
-fence_breaker_shared(const FenceRedisKey *key, double now,
+fence_breaker_shared(const FenceRedisKey *key, uint32 options, double now,
 					 FenceBreaker *breaker)
 {
 	Breakers   *breakers = fence_shared(FENCE_PART_BREAKERS);
@@ -74,7 +75,8 @@ fence_breaker_shared(const FenceRedisKey *key, double now,
 	{
 		const SharedBreaker *item = &breakers->items[i];
 
-		found = is_for(item, key) && item->breaker.open_until > now;
+		found = is_for(item, key) && item->breaker.options == options &&
+			item->breaker.open_until > now;
 		if (found)
 			*breaker = item->breaker;
 	}

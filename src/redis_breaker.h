@@ -25,14 +25,15 @@ typedef struct FenceRedisKey
 typedef struct FenceBreaker
 {
 	double		open_until;
+	uint32		options;		/* fingerprint of those that it failed by */
 	FenceReply	failure;		/* what opened it */
 } FenceBreaker;
 
 extern Size fence_breakers_size(const FenceLimits *limits);
 extern void fence_breakers_init(void *part, const FenceLimits *limits,
 								int tranche);
-extern bool fence_breaker_shared(const FenceRedisKey *key, double now,
-								 FenceBreaker *breaker);
+extern bool fence_breaker_shared(const FenceRedisKey *key, uint32 options,
+								 double now, FenceBreaker *breaker);
 extern void fence_breaker_share(const FenceRedisKey *key, double now,
 								const FenceBreaker *breaker);
 

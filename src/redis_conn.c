@@ -150,7 +150,12 @@ static bool
 hiredis_failed(const FenceRedis *redis, FenceReply *reply)
 {
 	const redisContext *context = redis->context;
+	const char *objection = fence_redis_tls_objection(context);
 
+	if (objection != NULL)
+		return failed(reply, FENCE_REPLY_MISCONFIGURED,
+					  psprintf("its certificate was not accepted: %s (host %s)",
+							   objection, context->tcp.host));
 	switch (context->err)
 	{
 		case REDIS_ERR_PROTOCOL:
@@ -161,7 +166,7 @@ hiredis_failed(const FenceRedis *redis, FenceReply *reply)
 		case REDIS_ERR_IO:
 			if (errno == 0 && !redis->answered)
 				return failed(reply, FENCE_REPLY_MISCONFIGURED,
-							  "the TLS handshake failed; is its certificate signed by one in ca_file?");
+							  "the TLS handshake failed");
 			return failed(reply, FENCE_REPLY_LOST, errno == 0 ?
 						  "the TLS connection broke" : strerror(errno));
 		default:
@@ -265,20 +270,26 @@ exchange_good(FenceRedis *redis, const FenceCommand *command, double deadline,
 }
 
 /*
- * AUTH has been refused.  Of the reply only the word that says why is shown:
- * a server that does not know the command quotes its arguments.
+ * There was no good answer to AUTH, the first command on a connection.  Of a
+ * bad one only the word that says why is shown: a server that does not know
+ * the command quotes its arguments.
  */
 static bool
-refused(FenceReply *reply)
+refused(const FenceRedis *redis, FenceReply *reply)
 {
-	char		problem[sizeof(reply->problem)];
+	static const char *const words[] = {"WRONGPASS", "NOPERM", "ERR"};
+	const char *word = "no word of Redis";
+	int			i;
 
-	if (reply->status != FENCE_REPLY_MISCONFIGURED)
+	if (!redis->answered || reply->status != FENCE_REPLY_MISCONFIGURED)
 		return false;
-	snprintf(problem, sizeof(problem), "AUTH was refused (%.*s)",
-			 (int) strspn(reply->problem, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
-			 reply->problem);
-	return failed(reply, FENCE_REPLY_MISCONFIGURED, problem);
+	for (i = 0; i < (int) lengthof(words); i++)
+	{
+		if (strncmp(reply->problem, words[i], strlen(words[i])) == 0)
+			word = words[i];
+	}
+	return failed(reply, FENCE_REPLY_MISCONFIGURED,
+				  psprintf("AUTH was refused (%s)", word));
 }
 
 /*
@@ -300,7 +311,7 @@ introduce(FenceRedis *redis, double deadline, FenceReply *reply)
 		fence_command_add(&command, options->password,
 						  strlen(options->password));
 		if (!exchange_good(redis, &command, deadline, reply))
-			return refused(reply);
+			return refused(redis, reply);
 	}
 	if (options->db != 0)
 	{
@@ -357,6 +368,9 @@ open_socket(FenceRedis *redis, const char *host, int port, FenceReply *reply)
 	}
 	redisReaderFree(redis->context->reader);
 	redis->context->reader = reader;
+	/* else a host that died is found out by the first question, too late */
+	if (redis->context->err == 0 && host != NULL)
+		(void) redisEnableKeepAlive(redis->context);
 	if (redis->context->err != 0)
 		return failed(reply, FENCE_REPLY_UNREACHABLE, redis->context->errstr);
 	return true;
@@ -411,8 +425,9 @@ connect_to(FenceRedis *redis, const char *host, int port, double deadline,
 		return true;
 	problem = fence_redis_tls_start(redis->context, redis->options.ca_file,
 									host);
-	return problem == NULL || failed(reply, FENCE_REPLY_MISCONFIGURED,
-									 problem);
+	if (problem != NULL)
+		return failed(reply, FENCE_REPLY_MISCONFIGURED, problem);
+	return redis->context->err == 0 || hiredis_failed(redis, reply);
 }
 
 static bool
@@ -612,7 +627,8 @@ breaker_is_open(FenceRedis *redis, FenceReply *reply)
 	const char *problem;
 
 	if (breaker.open_until <= now &&
-		!fence_breaker_shared(&redis->key, now, &breaker))
+		!fence_breaker_shared(&redis->key, redis->options.fingerprint, now,
+							  &breaker))
 		return false;
 	problem = psprintf("not tried again for %.0f ms after: %s",
 					   breaker.open_until - now, breaker.failure.problem);
@@ -635,6 +651,7 @@ mind_failure(FenceRedis *redis, const FenceReply *reply, CallResult result)
 		return;
 	redis->breaker.failure = *reply;
 	redis->breaker.open_until = now + redis->options.breaker_ms;
+	redis->breaker.options = redis->options.fingerprint;
 	fence_breaker_share(&redis->key, now, &redis->breaker);
 }
 
@@ -765,7 +782,6 @@ read_options(FenceRedis *redis)
 		/* what went wrong by the old ones may go well now */
 		close_invalid();
 		redis->breaker.open_until = 0;
-		fence_breaker_share(&redis->key, now_ms(), &redis->breaker);
 		MemoryContextDelete(redis->cxt);
 	}
 	MemoryContextSetParent(cxt, CacheMemoryContext);

@@ -25,12 +25,11 @@
  */
 #include "postgres.h"
 
-#include "common/cryptohash.h"
-#include "common/sha1.h"
 #include "lib/stringinfo.h"
 #include "replication/logicalworker.h"
 #include "utils/builtins.h"
 
+#include "digest.h"
 #include "errors.h"
 #include "redis_lease.h"
 
@@ -117,18 +116,11 @@ static Script give_back_script = {
 static void
 compute_sha1(Script *script)
 {
-	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA1);
 	uint8		digest[SHA1_DIGEST_LENGTH];
 
-	if (context == NULL || pg_cryptohash_init(context) < 0 ||
-		pg_cryptohash_update(context, (const uint8 *) script->text,
-							 strlen(script->text)) < 0 ||
-		pg_cryptohash_final(context, digest, sizeof(digest)) < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not compute SHA-1: %s",
-						pg_cryptohash_error(context))));
-	pg_cryptohash_free(context);
+	fence_digest_begin(FENCE_SHA1);
+	fence_digest_add(FENCE_SHA1, script->text, strlen(script->text));
+	fence_digest_end(FENCE_SHA1, digest);
 	hex_encode((const char *) digest, sizeof(digest), script->sha1);
 }
 
@@ -211,7 +203,7 @@ ask(FenceRedis *redis, const Question *question, FenceReply *reply)
 	return sent;
 }
 
-static const FenceVerdict *
+static FenceVerdict *
 unverified(const FenceName *name, const char *detail, const char *hint)
 {
 	FenceVerdict *verdict;
@@ -224,7 +216,7 @@ unverified(const FenceName *name, const char *detail, const char *hint)
 }
 
 /* PF006 or PF007 for a question that has no answer. */
-static const FenceVerdict *
+static FenceVerdict *
 no_answer(const char *server, const FenceName *name, const FenceReply *reply)
 {
 	const char *detail = psprintf("Server \"%s\": %s.", server,
@@ -241,7 +233,7 @@ no_answer(const char *server, const FenceName *name, const FenceReply *reply)
 	return fence_verdict_about(verdict, name, 0, 0);
 }
 
-static const FenceVerdict *
+static FenceVerdict *
 not_held(const FenceName *name, const char *detail)
 {
 	FenceVerdict *verdict;
@@ -253,7 +245,7 @@ not_held(const FenceName *name, const char *detail)
 	return fence_verdict_about(verdict, name, 0, 0);
 }
 
-static const FenceVerdict *
+static FenceVerdict *
 judge_answer(const FenceRedisOptions *options, const char *server,
 			 const FenceName *name, const FenceReply *reply)
 {
@@ -313,14 +305,15 @@ fence_redis_asked_at(const FenceRedis *redis, bool commit)
 }
 
 /*
- * Asks whether the holder's lease stands.  One round trip.  The verdict
- * points to the name.
+ * Asks whether the lease stands of the holder who presents this token.  One
+ * round trip.  The verdict points to the name.
  */
 const FenceVerdict *
 fence_redis_vouch(FenceRedis *redis, const char *server,
-				  const FenceName *name, const char *holder)
+				  const FenceName *name, int64 token, const char *holder)
 {
 	const FenceRedisOptions *options = fence_redis_options(redis);
+	FenceVerdict *verdict;
 	Question	question;
 	FenceReply	reply;
 
@@ -331,14 +324,18 @@ fence_redis_vouch(FenceRedis *redis, const char *server,
 	start_question(&question, &verify_scripts[options->layout], options, name,
 				   holder, 0);
 	(void) ask(redis, &question, &reply);
-	if (reply.status == FENCE_REPLY_GOOD)
-		return judge_answer(options, server, name, &reply);
+	verdict = reply.status == FENCE_REPLY_GOOD ?
+		judge_answer(options, server, name, &reply) :
+		no_answer(server, name, &reply);
+	if (verdict == NULL)
+		return NULL;
+	fence_verdict_about(verdict, name, token, 0);
 	if (reply.status == FENCE_REPLY_UNREACHABLE && options->on_unreachable)
 	{
-		fence_verdict_report(WARNING, no_answer(server, name, &reply), NULL);
+		fence_verdict_report(WARNING, verdict, NULL);
 		return NULL;
 	}
-	return no_answer(server, name, &reply);
+	return verdict;
 }
 
 /*

@@ -24,6 +24,7 @@ extern bool fence_redis_asked_at(const FenceRedis *redis, bool commit);
 extern const FenceVerdict *fence_redis_vouch(FenceRedis *redis,
 											 const char *server,
 											 const FenceName *name,
+											 int64 token,
 											 const char *holder);
 
 extern const FenceVerdict *fence_redis_can_hold(const FenceRedis *redis,

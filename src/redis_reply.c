@@ -50,6 +50,9 @@ static const struct
 /* Has no word of its own. */
 #define TOO_MANY_CLIENTS	"ERR max number of clients reached"
 
+/* What follows are words of ours: values of locks, a password. */
+#define QUOTES_COMMAND		", with args"
+
 /*
  * Arrays are allocated as soon as their length has been read, so a length
  * that somebody made up would be enough to exhaust the memory.
@@ -86,6 +89,9 @@ fence_reply_reader(void)
 	return reader;
 }
 
+/* Redis 7 adds the digest of the script in which an error was raised. */
+#define SCRIPT_TAIL			" script: "
+
 /*
  * Sets the status and a text that is fit for an error message: it comes from
  * outside, in whatever encoding, and is to end without a full stop.
@@ -94,15 +100,23 @@ void
 fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
 					const char *text, size_t len)
 {
+	char	   *problem = decoded->problem;
+	char	   *tail;
 	size_t		i;
 
 	decoded->status = status;
 	len = Min(len, sizeof(decoded->problem) - 1);
-	if (len > 0 && text[len - 1] == '.')
-		len--;
 	for (i = 0; i < len; i++)
-		decoded->problem[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
-	decoded->problem[len] = '\0';
+		problem[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	problem[len] = '\0';
+	tail = strstr(problem, SCRIPT_TAIL);
+	if (tail != NULL)
+	{
+		*tail = '\0';
+		len = tail - problem;
+	}
+	if (len > 0 && problem[len - 1] == '.')
+		problem[len - 1] = '\0';
 }
 
 static int
@@ -172,6 +186,8 @@ static void
 decode_error(const redisReply *reply, FenceReply *decoded)
 {
 	FenceReplyStatus status = FENCE_REPLY_MISCONFIGURED;
+	const char *quoted = strstr(reply->str, QUOTES_COMMAND);
+	size_t		shown = quoted != NULL ? (size_t) (quoted - reply->str) : reply->len;
 	size_t		i;
 
 	for (i = 0; i < lengthof(error_words); i++)
@@ -187,7 +203,7 @@ decode_error(const redisReply *reply, FenceReply *decoded)
 		memcmp(reply->str, TOO_MANY_CLIENTS, strlen(TOO_MANY_CLIENTS)) == 0)
 		status = FENCE_REPLY_UNABLE;
 
-	fence_reply_problem(decoded, status, reply->str, reply->len);
+	fence_reply_problem(decoded, status, reply->str, shown);
 	if (status == FENCE_REPLY_MOVED || status == FENCE_REPLY_ASK)
 		decode_redirect(reply, decoded);
 }

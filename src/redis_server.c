@@ -24,6 +24,7 @@
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
+#include "common/hashfn.h"
 #include "fmgr.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
@@ -195,6 +196,13 @@ parse_option(const Option *option, char *value, FenceRedisOptions *options)
 	}
 }
 
+static uint32
+add_fingerprint(uint32 fingerprint, const char *text)
+{
+	return hash_combine(fingerprint, hash_bytes((const unsigned char *) text,
+												(int) strlen(text)));
+}
+
 /*
  * Adds the options of one object; raises HV00D or 22023.
  */
@@ -207,6 +215,7 @@ parse_options(List *list, Oid catalog, FenceRedisOptions *options)
 	foreach(lc, list)
 	{
 		DefElem    *def = lfirst(lc);
+		char	   *value = defGetString(def);
 
 		for (i = 0; i < (int) lengthof(known_options); i++)
 		{
@@ -216,7 +225,10 @@ parse_options(List *list, Oid catalog, FenceRedisOptions *options)
 		}
 		if (i == (int) lengthof(known_options))
 			unknown_option(def->defname, catalog);
-		parse_option(&known_options[i], defGetString(def), options);
+		parse_option(&known_options[i], value, options);
+		options->fingerprint = add_fingerprint(options->fingerprint,
+											   def->defname);
+		options->fingerprint = add_fingerprint(options->fingerprint, value);
 	}
 }
 

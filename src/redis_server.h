@@ -51,6 +51,7 @@ typedef struct FenceRedisOptions
 	int			breaker_ms;
 	char	   *username;		/* or NULL */
 	char	   *password;		/* or NULL */
+	uint32		fingerprint;	/* of all that are set */
 } FenceRedisOptions;
 
 extern const FenceVerdict *fence_redis_server_find(const char *name,

@@ -17,5 +17,6 @@ extern bool fence_redis_tls_available(void);
 extern const char *fence_redis_tls_start(redisContext *context,
 										 const char *ca_file,
 										 const char *host);
+extern const char *fence_redis_tls_objection(const redisContext *context);
 
 #endif							/* FENCE_REDIS_TLS_H */

@@ -132,7 +132,9 @@ may_log(Ring *ring, const Rejection *rejection, int64 *silent)
 							   ((uint64) rejection->dbid << 32));
 	limit = &ring->limits[kind % LOG_LIMITS];
 	same = (limit->kind == kind);
-	if (rejection->at - limit->logged < LOG_INTERVAL)
+	/* a clock that was set back must not silence the log */
+	if (rejection->at >= limit->logged &&
+		rejection->at - limit->logged < LOG_INTERVAL)
 	{
 		limit->silent += same;
 		return false;
@@ -246,6 +248,33 @@ fence_rejections_reset(void)
 	LWLockRelease(&ring->lock);
 }
 
+static uint64
+count_of(Ring *ring)
+{
+	uint64		count;
+
+	LWLockAcquire(&ring->lock, LW_SHARED);
+	count = ring->count;
+	LWLockRelease(&ring->lock);
+	return count;
+}
+
+/*
+ * The nth rejection since the server was started; false if others have taken
+ * its place, maybe while the reader was on his way.
+ */
+static bool
+get_rejection(Ring *ring, uint64 n, Rejection *rejection)
+{
+	bool		there;
+
+	LWLockAcquire(&ring->lock, LW_SHARED);
+	there = (ring->count - n <= ring->max);
+	*rejection = ring->entries[n % ring->max];
+	LWLockRelease(&ring->lock);
+	return there;
+}
+
 #define REJECTION_COLUMNS	10
 
 static void
@@ -282,21 +311,17 @@ Datum
 fence_rejections(PG_FUNCTION_ARGS)
 {
 	Ring	   *ring;
-	uint64		count;
-	uint64		i;
+	Rejection	rejection;
+	uint64		next;
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (PG_GETARG_BOOL(0) && !fence_shared_attach())
 		PG_RETURN_VOID();
 	ring = fence_shared_required(FENCE_PART_REJECTIONS);
-	count = ring->count;
-	for (i = 1; i <= Min(count, ring->max); i++)
+	next = count_of(ring);
+	while (next > 0 && get_rejection(ring, --next, &rejection))
 	{
-		Rejection	rejection;
-
-		LWLockAcquire(&ring->lock, LW_SHARED);
-		rejection = ring->entries[(count - i) % ring->max];
-		LWLockRelease(&ring->lock);
+		CHECK_FOR_INTERRUPTS();
 		if (rejection.dbid == MyDatabaseId)
 			put_rejection((ReturnSetInfo *) fcinfo->resultinfo, &rejection);
 	}

@@ -53,6 +53,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "attempt.h"
@@ -245,6 +246,22 @@ lock_action(void *arg)
 }
 
 /*
+ * What a subtransaction has locked belongs to its parent when it has ended,
+ * and fence_unlock() gives back only what belongs to the present owner, which
+ * may be a portal.
+ */
+static void
+adopt_lock(const FenceName *name, LOCKMODE mode)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	fence_lock(name, mode);		/* is ours, and need not be waited for */
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	fence_unlock(name, mode);
+	CurrentResourceOwner = owner;
+}
+
+/*
  * Queues up for the lock, for so many milliseconds at most.  Cancel and the
  * user's own lock_timeout, where that is shorter, raise as usual.
  *
@@ -271,6 +288,8 @@ fence_lock_within(const FenceName *name, LOCKMODE mode, int ms)
 	got = fence_attempt(lock_action, &request, ERRCODE_LOCK_NOT_AVAILABLE,
 						&error);
 	AtEOXact_GUC(true, nestlevel);
+	if (got)
+		adopt_lock(name, mode);
 	return got;
 }
 
@@ -312,7 +331,7 @@ fence_lock_contested(const FenceName *name, LOCKMODE mode)
 Relation
 fence_resource_open(LOCKMODE mode)
 {
-	resource_relid = fence_relid("resource");
+	resource_relid = fence_relid("resource", false);
 	return fence_table_open(resource_relid, Natts_resource, mode);
 }
 

@@ -160,7 +160,7 @@ fence_claim_sequence(PG_FUNCTION_ARGS)
 {
 	SequenceClaim claim;
 	FenceKey	key;
-	FenceClaim	note;
+	FenceClaim	note = {0};
 	const FenceClaim *own;
 	FenceUnique producers;
 	bool		fresh;

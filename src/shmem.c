@@ -250,7 +250,7 @@ fence_shmem_init(void)
 
 	DefineCustomIntVariable("pg_fence.max_resources",
 							"Number of resources that statistics are kept for.",
-							"Those least used give way to others. 0 keeps no statistics. Takes effect when the server starts.",
+							"Those least used give way to others. 0 switches the shared memory of pg_fence off. Takes effect when the server starts.",
 							&max_resources, 1000, 0, 100000, context, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_fence.max_rejections",

@@ -103,7 +103,8 @@ fence_stats_attempt(const FenceName *name, bool contended)
 }
 
 /*
- * Somebody has waited for that, so many microseconds, with or without success.
+ * Somebody has waited for that, so many microseconds, with or without success;
+ * an error or the end of his session may have ended it.
  */
 void
 fence_stats_wait(const FenceName *name, int64 waited)

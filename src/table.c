@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * table.c
- *	  Finding and opening the tables of pg_fence.
+ *	  The tables of pg_fence: finding, opening, deleting from them.
  *
  * IDENTIFICATION
  *	  src/table.c
@@ -12,11 +12,14 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "table.h"
@@ -35,14 +38,9 @@ static Oid
 look_up(const char *relname)
 {
 	Oid			relid = get_relname_relid(relname,
-										  get_namespace_oid("fence", false));
+										  get_namespace_oid("fence", true));
 	int			i;
 
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"fence.%s\" does not exist", relname),
-				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
 	for (i = 0; i < (int) lengthof(known); i++)
 	{
 		if (!OidIsValid(known[i].relid))
@@ -59,8 +57,9 @@ look_up(const char *relname)
  * A table or an index in schema fence.
  */
 Oid
-fence_relid(const char *relname)
+fence_relid(const char *relname, bool missing_ok)
 {
+	Oid			relid;
 	int			i;
 
 	for (i = 0; i < (int) lengthof(known); i++)
@@ -69,7 +68,13 @@ fence_relid(const char *relname)
 			strcmp(NameStr(known[i].relname), relname) == 0)
 			return known[i].relid;
 	}
-	return look_up(relname);
+	relid = look_up(relname);
+	if (!OidIsValid(relid) && !missing_ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"fence.%s\" does not exist", relname),
+				 errhint("Run CREATE EXTENSION pg_fence in this database.")));
+	return relid;
 }
 
 /*
@@ -106,6 +111,25 @@ fence_index_open(Relation heap, LOCKMODE mode)
 				 errmsg("table \"fence.%s\" has no primary key",
 						RelationGetRelationName(heap))));
 	return index_open(heap->rd_pkindex, mode);
+}
+
+/*
+ * Deletes the version of a row at tid; false if somebody else has locked, changed or
+ * deleted it, which is not waited for.
+ */
+bool
+fence_table_delete(Relation heap, ItemPointer tid)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	/* Whoever deletes needs one, and before a commit there is none. */
+	PushActiveSnapshot(GetLatestSnapshot());
+	result = table_tuple_delete(heap, tid, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, false,
+								&failure, false);
+	PopActiveSnapshot();
+	return result == TM_Ok;
 }
 
 static void

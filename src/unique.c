@@ -29,6 +29,7 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -44,21 +45,20 @@ void
 fence_unique_open(FenceUnique *table, const char *relname, int natts,
 				  RegProcedure equal, LOCKMODE mode)
 {
-	table->heap = fence_table_open(fence_relid(relname), natts, mode);
+	table->heap = fence_table_open(fence_relid(relname, false), natts, mode);
 	table->index = fence_index_open(table->heap, mode);
 	table->equal = equal;
-	table->mode = mode;
 	table->slot = table_slot_create(table->heap, NULL);
 }
 
 /*
- * The lock on the table is kept, as after any statement.
+ * The locks are kept, as after any statement.
  */
 void
 fence_unique_close(FenceUnique *table)
 {
 	ExecDropSingleTupleTableSlot(table->slot);
-	index_close(table->index, table->mode);
+	index_close(table->index, NoLock);
 	table_close(table->heap, NoLock);
 }
 
@@ -117,6 +117,29 @@ fence_unique_find(FenceUnique *table, Datum key)
 		else
 			XactLockTableWait(other, table->heap, &tid, XLTW_InsertIndex);
 	}
+}
+
+/*
+ * Puts the row into the slot that this transaction has inserted at tid, as it
+ * is now; false if it is gone.  If somebody has rewritten the table in this
+ * transaction, it may be another row.
+ *
+ * This is what the index would lead to, including that a full page is pruned.
+ */
+bool
+fence_unique_fetch_own(FenceUnique *table, ItemPointerData tid)
+{
+	IndexFetchTableData *fetch;
+	bool		again = false;
+	bool		found;
+
+	if (ItemPointerGetBlockNumber(&tid) >= RelationGetNumberOfBlocks(table->heap))
+		return false;
+	fetch = table_index_fetch_begin(table->heap);
+	found = table_index_fetch_tuple(fetch, &tid, SnapshotSelf, table->slot,
+									&again, NULL);
+	table_index_fetch_end(fetch);
+	return found;
 }
 
 /*
@@ -193,23 +216,4 @@ fence_unique_update(FenceUnique *table, ItemPointer tid, HeapTuple tuple)
 		(void) insert_index_entry(table, UNIQUE_CHECK_YES);
 	CommandCounterIncrement();
 	return true;
-}
-
-/*
- * Deletes the version at tid; false if somebody else has locked, changed or
- * deleted it, which is not waited for.
- */
-bool
-fence_unique_delete(FenceUnique *table, ItemPointer tid)
-{
-	TM_FailureData failure;
-	TM_Result	result;
-
-	/* Whoever deletes needs one, and before a commit there is none. */
-	PushActiveSnapshot(GetLatestSnapshot());
-	result = table_tuple_delete(table->heap, tid, GetCurrentCommandId(true),
-								InvalidSnapshot, InvalidSnapshot, false,
-								&failure, false);
-	PopActiveSnapshot();
-	return result == TM_Ok;
 }

@@ -21,7 +21,6 @@ typedef struct FenceUnique
 	Relation	heap;
 	Relation	index;
 	RegProcedure equal;			/* of that column's type */
-	LOCKMODE	mode;
 	TupleTableSlot *slot;		/* the row that was found or inserted */
 } FenceUnique;
 
@@ -30,11 +29,11 @@ extern void fence_unique_open(FenceUnique *table, const char *relname,
 extern void fence_unique_close(FenceUnique *table);
 extern bool fence_unique_look_up(FenceUnique *table, Datum key);
 extern bool fence_unique_find(FenceUnique *table, Datum key);
+extern bool fence_unique_fetch_own(FenceUnique *table, ItemPointerData tid);
 extern bool fence_unique_visible(FenceUnique *table);
 extern bool fence_unique_insert(FenceUnique *table, const Datum *values,
 								const bool *nulls);
 extern bool fence_unique_update(FenceUnique *table, ItemPointer tid,
 								HeapTuple tuple);
-extern bool fence_unique_delete(FenceUnique *table, ItemPointer tid);
 
 #endif							/* FENCE_UNIQUE_H */

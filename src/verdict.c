@@ -37,7 +37,7 @@ fence_verdict(int sqlstate, const char *message, const char *detail,
  * that was presented, and the mark that it was judged against.  The name
  * stays the caller's.
  */
-const FenceVerdict *
+FenceVerdict *
 fence_verdict_about(FenceVerdict *verdict, const FenceName *resource,
 					int64 presented, int64 mark)
 {

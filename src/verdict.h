@@ -42,9 +42,9 @@ typedef struct FenceSite
 
 extern FenceVerdict *fence_verdict(int sqlstate, const char *message,
 								   const char *detail, const char *hint);
-extern const FenceVerdict *fence_verdict_about(FenceVerdict *verdict,
-											   const FenceName *resource,
-											   int64 presented, int64 mark);
+extern FenceVerdict *fence_verdict_about(FenceVerdict *verdict,
+										 const FenceName *resource,
+										 int64 presented, int64 mark);
 extern void fence_verdict_report(int elevel, const FenceVerdict *verdict,
 								 const FenceSite *site);
 

@@ -22,12 +22,14 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "stats.h"
 #include "wait_queue.h"
 
 /* For how long whoever was called may keep the others from trying. */
@@ -39,7 +41,7 @@ typedef struct Waiter
 	Oid			dbid;			/* InvalidOid: does not wait */
 	uint64		key;			/* of the resource */
 	uint64		ticket;			/* the lower, the earlier */
-	TimestampTz called;			/* for his turn, 0: not since he last looked */
+	int64		called;			/* for his turn, 0: not since he last looked */
 } Waiter;
 
 typedef struct WaitQueue
@@ -53,6 +55,11 @@ typedef struct WaitQueue
 
 /* Transaction nesting level at which this backend joined, 0: it does not wait. */
 static int	joined_level = 0;
+
+/* Since when, and for which resource now; kept here, as an error can end it. */
+static int64 joined_at;
+static FenceName joined_name;
+static char joined_name_data[FENCE_RESOURCE_MAX];
 
 /* Resources to be woken at the end of the transaction, in its memory. */
 typedef struct WakeUp
@@ -82,6 +89,16 @@ fence_wait_queue_init(void *part, const FenceLimits *limits, int tranche)
 	queue->max = MaxBackends;
 }
 
+/* Microseconds of a clock that nobody sets, the same in all backends. */
+static int64
+now_usecs(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}
+
 static WaitQueue *
 occupied_queue(void)
 {
@@ -96,7 +113,7 @@ occupied_queue(void)
  * for those who have let their turn pass.  Under the lock.
  */
 static Waiter *
-first_waiter(WaitQueue *queue, uint64 key, uint64 ticket, TimestampTz now)
+first_waiter(WaitQueue *queue, uint64 key, uint64 ticket, int64 now)
 {
 	Waiter	   *first = NULL;
 	int			i;
@@ -117,7 +134,7 @@ first_waiter(WaitQueue *queue, uint64 key, uint64 ticket, TimestampTz now)
 }
 
 static void
-call(WaitQueue *queue, Waiter *waiter, TimestampTz now)
+call(WaitQueue *queue, Waiter *waiter, int64 now)
 {
 	if (waiter->called == 0)
 		waiter->called = now;
@@ -129,7 +146,7 @@ static void
 wake(uint64 key)
 {
 	WaitQueue  *queue = occupied_queue();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = now_usecs();
 	Waiter	   *first;
 
 	if (queue == NULL)
@@ -149,7 +166,7 @@ bool
 fence_wait_turn(const FenceName *name)
 {
 	WaitQueue  *queue = occupied_queue();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = now_usecs();
 	uint64		ticket = PG_UINT64_MAX;
 	Waiter	   *first;
 
@@ -165,6 +182,15 @@ fence_wait_turn(const FenceName *name)
 	return first == NULL;
 }
 
+static void
+remember_name(const FenceName *name)
+{
+	Assert(name->len <= FENCE_RESOURCE_MAX);
+	memcpy(joined_name_data, name->data, name->len);
+	joined_name = *name;
+	joined_name.data = joined_name_data;
+}
+
 /*
  * Waits for this resource from now on.  A place in the queue is kept: who
  * wants several resources changes from one to the other with it.
@@ -177,12 +203,14 @@ fence_wait_join(const FenceName *name)
 {
 	WaitQueue  *queue = NULL;
 	Waiter	   *self;
+	int64		now = now_usecs();
 	bool		first;
 
 	if (fence_shared_attach())
 		queue = fence_shared(FENCE_PART_QUEUE);
 	if (queue == NULL)
 		return true;
+	remember_name(name);
 	self = &queue->waiters[fence_proc_number()];
 	LWLockAcquire(&queue->lock, LW_EXCLUSIVE);
 	if (joined_level == 0)
@@ -191,17 +219,18 @@ fence_wait_join(const FenceName *name)
 		self->ticket = queue->next_ticket++;
 		pg_atomic_fetch_add_u32(&queue->waiting, 1);
 		joined_level = GetCurrentTransactionNestLevel();
+		joined_at = now;
 	}
 	self->key = name->key;
 	self->called = 0;
-	first = first_waiter(queue, name->key, self->ticket,
-						 GetCurrentTimestamp()) == NULL;
+	first = first_waiter(queue, name->key, self->ticket, now) == NULL;
 	LWLockRelease(&queue->lock);
 	return first;
 }
 
 /*
- * Waits no more.  The next one learns that he is the first now.
+ * Waits no more, with or without success.  The next one learns that he is the
+ * first now.
  */
 void
 fence_wait_leave(void)
@@ -209,12 +238,12 @@ fence_wait_leave(void)
 	WaitQueue  *queue = fence_shared(FENCE_PART_QUEUE);
 	Waiter	   *self;
 	Waiter	   *first;
-	TimestampTz now;
+	int64		now;
 
 	if (joined_level == 0)
 		return;
 	joined_level = 0;
-	now = GetCurrentTimestamp();
+	now = now_usecs();
 	self = &queue->waiters[fence_proc_number()];
 	LWLockAcquire(&queue->lock, LW_EXCLUSIVE);
 	self->dbid = InvalidOid;
@@ -223,6 +252,7 @@ fence_wait_leave(void)
 	if (first != NULL)
 		SetLatch(&ProcGlobal->allProcs[first - queue->waiters].procLatch);
 	LWLockRelease(&queue->lock);
+	fence_stats_wait(&joined_name, now - joined_at);
 }
 
 /*

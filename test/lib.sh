@@ -7,7 +7,7 @@
 # extension is installed below the temporary folder (DESTDIR), and the servers we
 # start find it there through a setting.  KEEP=1 keeps that folder.
 
-FENCE_ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
+FENCE_ROOT=$(CDPATH="" cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 FENCE_TMP=		# the temporary folder
 FENCE_USER=		# who builds and runs the servers
@@ -203,7 +203,7 @@ copy_source() {
 }
 
 # make_in NAME ARGUMENT...: make in $FENCE_TMP/NAME.  No LLVM bitcode, which would need
-# exactly the clang that the server was built with.
+# exactly the clang that the server was built with (field case G02).
 make_in() {
 	local dir=$FENCE_TMP/$1
 	shift

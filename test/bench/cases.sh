@@ -25,6 +25,8 @@ define_operations() {
 		"SELECT pg_advisory_xact_lock({n}); UPDATE one_plain $update"
 	operation advisory_where plain '`pg_advisory_xact_lock` in `WHERE`' \
 		"UPDATE one_plain $update AND pg_advisory_xact_lock({n}) IS NOT NULL"
+	operation set plain 'plain `UPDATE` that sets the token, too' \
+		'UPDATE one_plain SET qty = qty + 1, token = 33 WHERE id = {n}'
 	operation row plain '**row mark**' 'UPDATE one_row SET qty = qty + 1, token = 33 WHERE id = {n}'
 	operation check plain '**`fence.check` first**, table without guard' "$check; UPDATE one_plain $update"
 	operation check_where plain '**`fence.check` in `WHERE`**, table without guard' \
@@ -91,6 +93,8 @@ define_bulk() {
 		"SELECT fence.check('stock:1', 33); UPDATE many_table SET qty = qty + 1 $range"
 
 	copy copy_plain '' 'plain `COPY`' ''
+	copy copy_after copy_plain 'empty C trigger after each row' ''
+	copy copy_transition copy_plain 'C trigger after the statement that looks at each row' ''
 	copy copy_row copy_plain '**row mark**' ''
 	copy copy_resource copy_plain '**resource mark**' "$check; "
 	copy copy_both copy_plain '**both marks**' "$check; "
@@ -145,6 +149,17 @@ define_pairs() {
 		"BEGIN; SELECT fresh FROM fence.claim('key:' || :any); SELECT fence.complete('key:' || :any, '{\"ok\": true}'); COMMIT;"
 	pair t_replay_hand '' 'primary-key `SELECT` by hand' "SELECT response FROM hand_key WHERE key = 'done:' || :n;"
 	pair t_replay t_replay_hand '**`claim`**, replay' "SELECT response FROM fence.claim('done:' || :n);"
+}
+
+# What is timed with statistics and without: one in a hundred presents a stale token, and
+# catches the error, as pgbench would end that session.
+define_statistics() {
+	pair s_mixed '' '' "\\set late random(1, 100) = 1
+		\\if :late
+		SELECT bench.too_late('stock:' || :n, 32);
+		\\else
+		UPDATE one_resource SET qty = qty + 1 WHERE id = :n AND fence.check('stock:' || :n, 33);
+		\\endif"
 }
 
 # whole NAME BASE LABEL STATEMENTS AFTER: one transaction over all rows of a table, timed

@@ -11,6 +11,8 @@ CREATE FUNCTION bench.empty() RETURNS trigger
 LANGUAGE c AS :'module', 'bench_empty';
 CREATE FUNCTION bench.compare() RETURNS trigger
 LANGUAGE c AS :'module', 'bench_compare';
+CREATE FUNCTION bench.transition() RETURNS trigger
+LANGUAGE c AS :'module', 'bench_transition';
 CREATE FUNCTION bench.compare_plpgsql() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -31,6 +33,10 @@ BEGIN
 		WHEN 'plain' THEN
 		WHEN 'empty', 'compare', 'compare_plpgsql' THEN
 			EXECUTE format('CREATE TRIGGER t BEFORE UPDATE ON %I FOR EACH ROW EXECUTE FUNCTION bench.%I()', name, kind);
+		WHEN 'after' THEN
+			EXECUTE format('CREATE TRIGGER t AFTER INSERT ON %I FOR EACH ROW EXECUTE FUNCTION bench.empty()', name);
+		WHEN 'transition' THEN
+			EXECUTE format('CREATE TRIGGER t AFTER INSERT ON %I REFERENCING NEW TABLE AS n EXECUTE FUNCTION bench.transition()', name);
 		WHEN 'row', 'both' THEN
 			PERFORM fence.protect(name::regclass, 'stock:{place}', 'token', kind);
 		WHEN 'resource' THEN
@@ -55,6 +61,9 @@ SELECT bench.make_table('one_' || kind, kind), bench.fill('one_' || kind, 1, 100
 	bench.make_table('many_' || kind, kind), bench.fill('many_' || kind, 1000, 10000),
 	bench.make_table('copy_' || kind, kind)
 FROM unnest('{plain, empty, compare, compare_plpgsql, row, resource, both, table}'::text[]) kind \g /dev/null
+
+SELECT bench.make_table('copy_' || kind, kind)
+FROM unnest('{after, transition}'::text[]) kind \g /dev/null
 
 -- The same with a hundred columns, and with 64 partitions.
 CREATE FUNCTION bench.make_large(kind text) RETURNS void
@@ -82,6 +91,16 @@ INSERT INTO fence.resource (name, token, mark, marked_at, renewals)
 SELECT 'stock:' || n, 0, 33, now(), 0 FROM generate_series(1, 1000) n
 UNION ALL
 SELECT repeat('0', 497) || n, 0, 33, now(), 0 FROM generate_series(1, 100) n;
+
+-- A write that comes too late, caught by the application.
+CREATE FUNCTION bench.too_late(name text, stale bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fence.check(name, stale);
+	RAISE 'a stale token was accepted';
+EXCEPTION WHEN SQLSTATE 'PF001' THEN
+	NULL;
+END $$;
 
 -- The same things as users write them by hand.
 CREATE TABLE hand_mark (name text PRIMARY KEY, mark bigint NOT NULL);

@@ -41,6 +41,7 @@ gives($standby, 'SELECT resource, holder, token, state FROM fence.leases ORDER B
 	"prepared|p|1|held\nstock|a|1|held", 'so does fence.leases');
 gives($standby, 'SELECT target, resource, marks FROM fence.protected_tables', 'stock|stock|resource',
 	'and fence.protected_tables');
+gives($standby, q{SELECT count(*) FROM fence.audit() WHERE target = 'stock'::regclass}, 0, 'and fence.audit()');
 
 # The same in a read-only transaction of the primary.
 my $session = session($primary);

@@ -14,8 +14,7 @@ use Time::HiRes qw(time);
 my $node = fence_node('cancel');
 my $watch = session($node);
 
-# Longer than anything here should take, and much shorter than what is waited for
-my $at_once = 1;
+my $at_once = $FenceTest::at_once;
 
 acquire($node, 'held', 'a', '1 hour');
 
@@ -121,7 +120,7 @@ $waiter->backend;
 $waiter->ask(q{SELECT acquired, token IS NULL, held_by, reason FROM fence.acquire('held', 'b', '1 minute', '1 second')});
 is($waiter->output, 'f|t|a|held', 'a bounded wait ends with a refusal');
 cmp_ok($waiter->seconds, '>=', 1, '... not before its time');
-under($waiter->seconds, 1.5, '... and not long after');
+under($waiter->seconds, 1 + $at_once, '... and not long after');
 gives($watch, q{SELECT expires_at FROM fence.leases WHERE resource = 'held'}, $expires, '... and has changed nothing');
 
 # A wait that is longer than lock_timeout or statement_timeout, but does not get there
@@ -130,7 +129,7 @@ is($waiter->does(q{
 		SET lock_timeout = '20s'; SET statement_timeout = '20s';
 		SELECT acquired, token FROM fence.acquire('short', 'b', '1 minute', '1 minute')}),
 	't|2', 'an expired lease is taken over by who waits');
-under($waiter->seconds, 3, '... without waiting for more');
+under($waiter->seconds, 10, '... without waiting for more');
 $waiter->does('RESET ALL');
 
 # The wait ends when the holder releases.
@@ -150,7 +149,7 @@ $lost->kill('KILL');
 $lost->quit;
 $start = time;
 wait_for($watch, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $backend");
-under(time - $start, 5, 'a client that has gone is noticed, where the server looks for it');
+under(time - $start, 30, 'a client that has gone is noticed, where the server looks for it');
 
 # A fast shutdown, with waiters of each kind
 $newer = session($node);
@@ -166,7 +165,7 @@ foreach my $statement (q{SELECT fence.acquire('held', 'c', wait => '5 minutes')}
 }
 $start = time;
 $node->stop('fast');
-under(time - $start, 10, 'a fast shutdown waits for none of them');
+under(time - $start, 60, 'a fast shutdown waits for none of them');
 is($_->wait->sqlstate, '57P01', 'they are told so') foreach @waiters;
 $_->quit foreach $watch, $waiter, $newer, @waiters;
 

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = fence_node('progress');
-my $at_once = 1;
+my $at_once = $FenceTest::at_once;
 
 sql($node, q{
 	CREATE TABLE stock (id int PRIMARY KEY, qty int);

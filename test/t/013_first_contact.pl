@@ -122,4 +122,17 @@ $session->does(q{BEGIN; SAVEPOINT s; SELECT fence.check('plain', 10); ROLLBACK T
 refuses($session, 'UPDATE plain SET qty = 5', 'PF002', 'and a savepoint in it takes the token back');
 $session->quit;
 
+# One thing is refused by the library only, not by the objects: our functions in a CHECK.  The
+# audit finds what was made before it was loaded.
+sql($node, q{
+	CREATE TABLE late_check (k text CONSTRAINT "Once" CHECK (fence.once(k)));
+	CREATE TABLE late_child () INHERITS (late_check);
+	CREATE DOMAIN late_domain AS text CONSTRAINT once CHECK (fence.once(VALUE))});
+gives($node, q{SELECT target, severity, remedy FROM fence.audit() WHERE problem LIKE 'CHECK%' ORDER BY remedy}, join("\n",
+	'|error|ALTER DOMAIN public.late_domain DROP CONSTRAINT once;',
+	'late_check|error|ALTER TABLE public.late_check DROP CONSTRAINT "Once";'), 'a CHECK that claims is reported');
+gives($node, q{ALTER DOMAIN late_domain DROP CONSTRAINT once; ALTER TABLE late_check DROP CONSTRAINT "Once";
+	SELECT count(*) FROM fence.audit() WHERE problem LIKE 'CHECK%'}, 0, '... and the remedy works');
+refuses($node, q{SELECT fence.home(); CREATE TABLE later_check (k text CHECK (fence.once(k)))}, '42P17', '... and refused once the library is there');
+
 finish($node);

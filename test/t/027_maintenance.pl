@@ -30,6 +30,15 @@ sql($node, q{
 	GRANT SET ON PARAMETER pg_fence.bypass TO maintainer});
 gives($node, 'SELECT * FROM fence.audit()', '', 'fence.audit() has nothing to say');
 
+# The rows of another session's temporary table are out of reach.
+my $owner = session($node);
+$owner->does(q{
+	CREATE TEMPORARY TABLE own (id int, tok bigint);
+	SELECT fence.protect('own', 'own:{id}', 'tok');
+	INSERT INTO own VALUES (1, 9)});
+gives($node, 'SELECT * FROM fence.audit()', '', '... while another session guards a temporary table');
+$owner->quit;
+
 # Switched off: audit lists each trigger, and the statements that switch it on again.
 foreach my $how ('DISABLE TRIGGER USER', 'DISABLE TRIGGER ALL', 'ENABLE REPLICA TRIGGER')
 {

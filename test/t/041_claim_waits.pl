@@ -21,7 +21,7 @@ my $watch = session($node);
 my @levels = ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE');
 
 # Longer than anything here should take that does not wait
-my $at_once = 1;
+my $at_once = $FenceTest::at_once;
 
 sql($node, q{CREATE TABLE effect (key text, who text)});
 
@@ -258,7 +258,7 @@ $first->does(q{BEGIN; SELECT fresh FROM fence.claim('14')});
 my $second = session($node);
 $second->does(q{SET lock_timeout = '1ms'});
 refuses($second, q{SELECT fence.claim('14')}, '55P03', '14: the shortest lock_timeout');
-under($second->seconds, 0.5, '... waits for next to nothing');
+under($second->seconds, $at_once, '... waits for next to nothing');
 gives($second, q{SELECT fence.once('14 other')}, 't', '... and lets a key through that nobody has');
 $_->quit foreach $first, $second;
 

@@ -131,6 +131,12 @@ gives($session, q{SELECT srvoptions FROM pg_foreign_server}, '{timeout_ms=200,so
 refuses($session, q{CREATE FOREIGN TABLE f (a int) SERVER s OPTIONS (key 'k')}, 'HV00D', 'tables have no options');
 refuses($session, q{CREATE FOREIGN TABLE f (a int) SERVER s; SELECT * FROM f}, '55000', '... and nothing can be read');
 $session->does('DROP SERVER s CASCADE');
+$session->does(q{CREATE SERVER postgres FOREIGN DATA WRAPPER fence_redis OPTIONS (host 'h')});
+gives($session, q{SELECT count(*) FROM fence.audit() WHERE severity = 'error' AND remedy = 'ALTER SERVER postgres RENAME TO ...;'}, 1,
+	'a server that nobody would ask');
+$session->does('ALTER SERVER postgres RENAME TO other_name');
+gives($session, q{SELECT count(*) FROM fence.audit() WHERE problem LIKE '%server%'}, 0, '... has another name now');
+$session->does('DROP SERVER other_name');
 
 # ---------------------------------------------------------------- who may
 

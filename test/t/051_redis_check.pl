@@ -424,16 +424,23 @@ refuses($session, check('string', 'race', 'a', 8), 'PF003', '... nor does its nu
 # Guards: the token alone is not enough, where the table wants the word of a server.
 refuses($session, q{BEGIN; SELECT fence.check('stock', 1); UPDATE guarded SET qty = 30}, 'PF002', 'guard: a token without holder');
 $session->ask('ROLLBACK');
+refuses($session, q{BEGIN; SELECT fence.check('stock', 1); SAVEPOINT s; SELECT fence.check('stock', 1, 'a'); ROLLBACK TO s; UPDATE guarded SET qty = 30},
+	'PF002', '... the holder was rolled back');
+$session->ask('ROLLBACK');
+asks($session, q{BEGIN; SELECT fence.check('stock', 1, 'a'); UPDATE guarded SET qty = 31; UPDATE guarded SET qty = 32; COMMIT},
+	1, 'guard: asks about the holder that was named');
+asks($session, q{BEGIN; SELECT fence.check('stock', 1); SELECT fence.check('stock', 1, 'a'); UPDATE guarded SET qty = 33; COMMIT}, 1, '... or named later');
 $redis->does('SET', 'stock', 'b', 'PX', 600000);
 refuses($session, "UPDATE guarded SET qty = 30 WHERE fence.check('stock', 1, 'a', 'string')", 'PF005', 'guard: the lock of another one');
+refuses($session, "UPDATE guarded SET qty = 30 WHERE fence.check('stock', 1, 'a')", 'PF005', '... also if the guard has to ask');
 gives($session, 'SELECT count(*) FROM guarded WHERE qty = 30', 0, '... nothing is written');
 $redis->does('SET', 'stock', 'a', 'PX', 600000);
 
 # mode => observe: warns, and lets through
 $session->does(q{SELECT fence.protect('guarded', 'stock', lease => 'string', mode => 'observe')});
 like(says($session, 'UPDATE guarded SET qty = 40 WHERE id = 1'), qr/WARNING:  PF002/, 'observe: no token');
-my $said = says($session, q{BEGIN; SELECT fence.check('stock', 1, 'a'); UPDATE guarded SET qty = 41; COMMIT});
-like($said, qr/WARNING:  PF002/, 'observe: a token without the word of the server');
+my $said = says($session, q{BEGIN; SELECT fence.check('stock', 1); UPDATE guarded SET qty = 41; COMMIT});
+like($said, qr/WARNING:  PF002/, 'observe: a token without holder');
 gives($session, 'SELECT count(*) FROM guarded WHERE qty = 41', 1000, '... and written');
 is(says($session, "BEGIN; $c; UPDATE guarded SET qty = 42; COMMIT"), '', 'observe: held');
 

@@ -93,6 +93,7 @@ gives($session, q{SELECT count(*) FROM generate_series(1, 1000) i WHERE fence.ch
 
 alter_server($session, 's', ca_file => $certificates->{other_ca});
 refuses($session, $check, 'PF007', 'a certificate of another authority') foreach 1, 2;
+like(says($session, $check), qr/certificate was not accepted/, '... says so');
 alter_server($session, 's', ca_file => $certificates->{ca});
 gives($session, $check, 't', '... the right one');
 alter_server($session, 's', ca_file => File::Spec->rel2abs(write_file('empty.pem', '')));
@@ -113,6 +114,33 @@ like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks nothing e
 alter_server($session, 's', %address);
 gives($session, $check, 't', '... put right');
 
+# ---------------------------------------------------------------- nor another one of the same authority
+
+$session->does(q{CREATE USER MAPPING FOR PUBLIC SERVER s OPTIONS (username 'u', password 'pw')});
+foreach my $case (
+	[ cert => 1, 1 ], [ name_cert => 1, 0 ], [ address_cert => 0, 1 ], [ others_cert => 0, 0 ])
+{
+	my ($certificate, %accepted) = ($case->[0], localhost => $case->[1], '127.0.0.1' => $case->[2]);
+
+	$redis->does('CONFIG', 'SET', 'tls-cert-file', $certificates->{$certificate});
+	foreach my $host (sort keys %accepted)
+	{
+		alter_server($session, 's', host => $host);
+		my $introductions = $redis->calls('auth');
+		if ($accepted{$host})
+		{
+			gives($session, $check, 't', "$certificate at $host");
+			next;
+		}
+		my $said = says($session, $check);
+		like($said, qr/ERROR:  PF007: .*mismatch \(host \Q$host\E\)/s, "$certificate at $host");
+		is($redis->calls('auth'), $introductions, '... is told no password');
+	}
+}
+$session->does('DROP USER MAPPING FOR PUBLIC SERVER s');
+$redis->does('CONFIG', 'SET', 'tls-cert-file', $certificates->{cert});
+gives($session, $check, 't', 'its own certificate');
+
 # ---------------------------------------------------------------- interrupted
 
 my $fake = fake_redis(port => 1);
@@ -124,11 +152,11 @@ redis_server($session, 'mute', { %address, $fake->address }, timeout_ms => 300, 
 $session->ask(q{SELECT fence.check('lock', 1, 'a', 'mute')});
 is($session->sqlstate, 'PF006', 'a handshake without an answer');
 cmp_ok($session->seconds, '>=', 0.3, '... not before its time');
-under($session->seconds, 0.8, '... and not long after');
+under($session->seconds, 0.3 + $FenceTest::at_once, '... and not long after');
 alter_server($session, 'mute', timeout_ms => 30000);
 $session->ask(q{SET statement_timeout = '200ms'; SELECT fence.check('lock', 1, 'a', 'mute')});
 is($session->sqlstate, '57014', 'statement_timeout in a handshake');
-under($session->seconds, 0.7, '... at once');
+under($session->seconds, $FenceTest::at_once, '... at once');
 $session->does('RESET statement_timeout');
 $fake->behave(reply => "HTTP/1.1 400 Bad Request\r\n\r\n");
 $fake->behave(greet => "HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -141,7 +169,7 @@ $session->does($check);
 $redis->freeze;
 $session->ask("SET statement_timeout = '200ms'; $check");
 is($session->sqlstate, '57014', 'statement_timeout, waiting for an answer');
-under($session->seconds, 0.7, '... at once');
+under($session->seconds, $FenceTest::at_once, '... at once');
 is(sockets_of($backend), $sockets - 1, '... and no socket is left');
 $redis->thaw;
 $session->does('RESET statement_timeout');

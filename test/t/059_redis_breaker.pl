@@ -28,8 +28,8 @@ is($fake->counts->{commands}, 2, '... once');
 
 $fake->behave(reply => "*2\r\n:1\r\n:60000\r\n");
 alter_server($first, 's', breaker_ms => 0);
-gives($first, $check, 't', 'with other options, the server is asked again');
-gives($second, $check, 't', '... by everybody');
+gives($node, $check, 't', 'with other options, the server is asked again, by a new session');
+gives($_, $check, 't', '... and by those that were refused') foreach $first, $second;
 
 $_->quit foreach $first, $second;
 finish($node);

@@ -48,7 +48,7 @@ sql($session, q{SELECT fence.acquire('one', 'e', '1 ms'); SELECT pg_sleep(0.002)
 is(stat_of('one', $counters), '7|5|3|1|1|0|1|1', 'run out, and acquired again by the same holder');
 sql($session, q{SELECT fence.acquire('one', 'f')});
 is(stat_of('one', $counters), '8|6|3|1|2|1|1|1', 'run out, and taken over by another one');
-gives($watcher, q{SELECT acquisitions, takeovers, hold_max < '1 s', hold_total >= hold_max FROM fence.leases WHERE resource = 'one'}, '6|1|t|t',
+gives($watcher, q{SELECT acquisitions, takeovers, hold_max < '1 min', hold_total >= hold_max FROM fence.leases WHERE resource = 'one'}, '6|1|t|t',
 	'... as in the row of the resource');
 is(stat_of('one', q{(SELECT sum(n) FROM unnest(hold_histogram) n), (SELECT sum(n) FROM unnest(wait_histogram) n)}), '5|0', 'five leases have ended, nobody has waited');
 gives($watcher, q{SELECT s.hold_time = l.hold_total FROM fence.stat_resources s JOIN fence.leases l USING (resource) WHERE resource = 'one'}, 't', 'hold times agree');
@@ -60,15 +60,31 @@ is(stat_of('two', 'attempts, acquired, contended'), '2|1|0', '... or granted bot
 
 # Times go where they belong
 sql($session, q{BEGIN; SELECT fence.acquire('timed', 'a', '1 min'); COMMIT; SELECT pg_sleep(0.15); SELECT fence.release('timed', 1)});
-is(stat_of('timed', bucket('hold_histogram', '100 ms', '5 s')), 1, 'a lease held for 150 ms');
-is(stat_of('timed', q{hold_time BETWEEN '150 ms' AND '5 s'}), 't', '... in the sum');
-$token = acquire($session, 'timed', 'a', '120 ms');
+is(stat_of('timed', bucket('hold_histogram', '100 ms', '20 s')), 1, 'a lease held for 150 ms');
+is(stat_of('timed', q{hold_time BETWEEN '150 ms' AND '30 s'}), 't', '... in the sum');
+$token = acquire($session, 'timed', 'a', '1 s');
 sql($session, q{SELECT acquired FROM fence.acquire('timed', 'b', '1 min', '1 min')});
-is(stat_of('timed', bucket('wait_histogram', '50 ms', '5 s')), 1, 'a wait of about 120 ms');
-is(stat_of('timed', q{wait_time BETWEEN '60 ms' AND '5 s', attempts, acquired, contended, takeovers}), 't|3|3|1|1', '... in the sum');
+is(stat_of('timed', bucket('wait_histogram', '50 ms', '20 s')), 1, 'a wait of about a second');
+is(stat_of('timed', q{wait_time BETWEEN '60 ms' AND '30 s', attempts, acquired, contended, takeovers}), 't|3|3|1|1', '... in the sum');
 sql($session, q{SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '20 ms')});
 is(stat_of('timed', q{attempts, acquired, contended, (SELECT sum(n) FROM unnest(wait_histogram) n)}), '4|3|2|2', 'a wait in vain counts, too');
-gives($watcher, q{SELECT hold_max BETWEEN '150 ms' AND '5 s', hold_max < hold_total FROM fence.leases WHERE resource = 'timed'}, 't|t', 'the longest time that it was held');
+foreach my $case ([ '55P03', 'lock_timeout', 3 ], [ '57014', 'statement_timeout', 4 ])
+{
+	my ($state, $timeout, $waits) = @$case;
+
+	refuses($session, qq{SET $timeout = '20 ms'; SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '1 min')}, $state, "$timeout ends a wait");
+	sql($session, "RESET $timeout");
+	is(stat_of('timed', q{attempts - acquired, (SELECT sum(n) FROM unnest(wait_histogram) n)}), ($waits - 1) . "|$waits", '... which counts');
+}
+my $waiter = session($node);
+my $waiter_pid = $waiter->backend;
+$waiter->send(q{SELECT acquired FROM fence.acquire_many('{a,timed}', 'c', '1 min', '1 min')});
+wait_for($watcher, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $waiter_pid");
+sql($watcher, "SELECT pg_terminate_backend($waiter_pid)");
+$waiter->wait;
+wait_for($watcher, q{SELECT sum(n) = 5 FROM fence.stat_resources, unnest(wait_histogram) n WHERE resource = 'timed'});
+pass('... one that is terminated, too');
+gives($watcher, q{SELECT hold_max BETWEEN '150 ms' AND '30 s', hold_max < hold_total FROM fence.leases WHERE resource = 'timed'}, 't|t', 'the longest time that it was held');
 # run out long ago: it was held until then
 sql($session, q{SELECT fence.acquire('old', 'a', '1 ms'); SELECT pg_sleep(0.2); SELECT fence.acquire('old', 'b')});
 is(stat_of('old', bucket('hold_histogram', '0', '1 ms')), 1, 'a lease that has run out was held until then');
@@ -222,13 +238,30 @@ sql($watcher, 'SELECT fence.stat_reset()');
 gives($watcher, 'SELECT count(*) FROM fence.stat_resources', 0, 'reset');
 gives($other, 'SELECT sum(checks) FROM fence.stat_resources', 50, '... for this database only');
 $other->quit;
-# no room at all: the rests of more databases than there are rows
+# no room at all: one row only, and more databases than rows
 restart_with('pg_fence.max_resources = 1');
 foreach my $i (1 .. 3)
 {
 	is(sqlstate($session, "SELECT fence.check('tight $i', 1)"), '', "one row only, resource $i");
 }
-gives($watcher, 'SELECT count(*), sum(checks) FROM fence.stat_resources', '1|1', '... what finds no room is not counted');
+gives($watcher, 'SELECT count(*), count(resource), sum(checks) FROM fence.stat_resources', '1|0|3', '... counts them all together');
+$other = session($node, dbname => 'other');
+sql($other, q{SELECT fence.check('here', 1)});
+gives($other, 'SELECT resource, checks FROM fence.stat_resources', 'here|1', '... and gives way to another database');
+sql($other, q{SELECT fence.check('there', 1)});
+gives($other, 'SELECT count(*), count(resource), sum(checks) FROM fence.stat_resources', '1|0|2', '... which counts on in it');
+gives($watcher, 'SELECT count(*) FROM fence.stat_resources', 0, '... alone');
+sql($session, q{SELECT fence.check('tight 1', 1)});
+gives($watcher, 'SELECT resource, checks FROM fence.stat_resources', 'tight 1|1', '... until it has to give way itself');
+$other->quit;
+# one row and the rest, with everybody after it
+restart_with('pg_fence.max_resources = 2');
+($transactions, $failed) = pgbench($node, [ '-c', 8, '-j', 2, '-t', $total / 40 ], <<'END');
+\set n random(1, 3)
+SELECT fence.check('row ' || :n, 1);
+END
+is($failed, '', 'two rows, 8 clients');
+gives($watcher, 'SELECT sum(checks), count(*) FROM fence.stat_resources', "$transactions|2", '... nothing is lost');
 
 # A backend that is killed takes the memory of all with it, but no verdict and no lease
 restart_with('pg_fence.max_resources = 100');

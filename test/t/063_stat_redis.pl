@@ -41,6 +41,8 @@ $redis->does('SET', 'r', 'b', 'PX', 600000);
 refuses($session, q{SELECT fence.check('r', 1, 'a', 'f')}, 'PF005', 'one that Redis says no to');
 $redis->does('SET', 'r', 'a', 'PX', 600000);
 is(counted('f'), join('|', $first + 2, 0, 0, 0, 0, $first + 2), '... was answered');
+my $last = q{SELECT resource, presented, mark, sqlstate, observed FROM fence.rejections LIMIT 1};
+gives($watcher, $last, 'r|1||PF005|f', '... and is on record, with the token');
 
 # Failures by kind: rolled back, and counted
 my @failed = (0, 0, 0, 0);
@@ -58,6 +60,7 @@ foreach my $case (
 	refuses($session, q{SELECT fence.check('r', 1, 'a', 'f')}, $state, $what);
 	my @after = split /\|/, counted('f');
 	cmp_ok($after[ 1 + $kind ], '>', $before[ 1 + $kind ], '... is counted as what it is');
+	gives($watcher, $last, "r|1||$state|f", '... and on record');
 	is($after[5], $after[0], '... with the time that it took');
 	$fake->behave;
 	alter_server($session, 'f', timeout_ms => 2000);
@@ -66,22 +69,36 @@ foreach my $case (
 gives($watcher, q{SELECT time_spent >= '90 ms', fence.histogram_percentile(histogram, 1) >= '90 ms' FROM fence.stat_redis WHERE server = 'f'}, 't|t',
 	'a timeout takes its time');
 
+# At commit, and where Redis only has to be asked
+alter_server($session, 'f', validate => 'commit');
+$redis->does('DEL', 'r');
+sql($session, q{BEGIN; SELECT fence.check('r', 2, 'a', 'f')});
+refuses($session, 'COMMIT', 'PF005', 'refused at commit');
+gives($watcher, $last, 'r|2||PF005|f', '... is on record, too');
+alter_server($session, 'f', validate => undef, on_unreachable => 'allow');
+$fake->behave(refuse => 1, lose => 1);
+sql($session, q{SELECT fence.check('r', 3, 'a', 'f')});
+gives($watcher, $last, 'r|3||PF006|t', 'let through: on record as observed');
+$fake->behave;
+$redis->does('SET', 'r', 'a', 'PX', 600000);
+alter_server($session, 'f', on_unreachable => undef);
+
 # Each server for itself; reset
-gives($session, q{SELECT fence.check('r', 1, 'a', 'g')}, 't', 'another server');
+gives($session, q{SELECT fence.check('r', 3, 'a', 'g')}, 't', 'another server');
 like(counted('g'), qr/^[1-9]\d*\|0\|0\|0\|0\|/, '... has its own counters');
 sql($session, 'SELECT fence.stat_reset()');
 gives($watcher, 'SELECT count(*) FROM fence.stat_redis', 0, 'reset');
-gives($session, q{SELECT fence.check('r', 1, 'a', 'g')}, 't', 'and it goes on');
+gives($session, q{SELECT fence.check('r', 3, 'a', 'g')}, 't', 'and it goes on');
 is(counted('g'), '1|0|0|0|0|1', '... from zero');
 sql($session, 'DROP SERVER g');
 gives($watcher, 'SELECT count(*), count(server) FROM fence.stat_redis', '1|0', 'a server that was dropped has no name any more');
 
 # The query for the exporter
 my ($query) = slurp_file("$FindBin::RealBin/../../monitoring/postgres_exporter.yml") =~ /^pg_fence_redis:\n  query: \|\n(.*?)^  metrics:/ms;
-sql($session, q{SELECT fence.check('r', 1, 'a', 'f')});
+sql($session, q{SELECT fence.check('r', 3, 'a', 'f')});
 gives($watcher, qq{
-	SELECT server, calls_total, seconds_count, seconds_sum > 0, cardinality(seconds) = cardinality(seconds_bucket), seconds_bucket[30]
-	FROM ($query) q WHERE server = 'f'}, 'f|1|1|t|t|1', 'as metrics');
+	SELECT redis_server, calls_total, seconds_count, seconds_sum > 0, cardinality(seconds) = cardinality(seconds_bucket), seconds_bucket[30]
+	FROM ($query) q}, 'f|1|1|t|t|1', 'as metrics');
 
 $session->quit;
 $watcher->quit;

@@ -1,5 +1,5 @@
 # The query file for prometheus-postgres-exporter, with the real exporter, as a role with
-# pg_monitor and nothing else; and the dashboard, which knows no other metrics.
+# pg_monitor and nothing else; and the dashboard, whose queries a real Prometheus answers.
 
 use strict;
 use warnings;
@@ -17,8 +17,9 @@ use Time::HiRes qw(sleep time);
 
 my $root = "$FindBin::RealBin/../..";
 my $queries = "$root/monitoring/postgres_exporter.yml";
-my $node = fence_node('exporter', conf => fence_shared());
+my $node = fence_node('exporter', conf => fence_shared() . "pg_fence.max_resources = 10\n");
 my $port = PostgreSQL::Test::Cluster::get_free_port();
+my $prometheus_port = PostgreSQL::Test::Cluster::get_free_port();
 
 # Something of everything
 sql($node, q{
@@ -99,23 +100,6 @@ note $output;
 sqlstate($node, q{SELECT fence.check('st:a', 1)});
 is(scrape()->{'pg_fence_rejections_total resource="st:a" sqlstate="PF001"'}, 3, 'the next scrape');
 
-# Without shared memory only the leases are left
-$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\npg_fence.max_resources = 0");
-$node->restart;
-# the exporter has to notice that its connection is gone
-$end = time + 30;
-do
-{
-	die "the exporter does not come back: $output" if time > $end;
-	sleep 0.1;
-	$exporter->pump_nb;
-	$value = scrape();
-} until ($value && %$value);
-is(join(' ', sort grep { !/^pg_fence_leases_/ } keys %$value), '', 'without shared memory: no statistics');
-is($value->{'pg_fence_leases_count state="held"'}, 2, '... but leases');
-$exporter->signal('TERM');
-$exporter->finish;
-
 # The dashboard shows metrics that are there, and all of them
 my $yaml = slurp_file($queries);
 my %known;
@@ -142,5 +126,111 @@ foreach my $panel (@panels)
 }
 my @missing = grep { !$shown{$_} && !/_(sum|count)$/ } sort keys %known;
 is("@missing", '', 'no metric is left out');
+
+# A Prometheus that has seen some load answers each of its queries with numbers
+my $prometheus_conf = write_file('prometheus.yml', <<"END");
+global: {scrape_interval: 1s}
+scrape_configs:
+  - job_name: postgres
+    static_configs: [{targets: ['127.0.0.1:$port']}]
+END
+my $prometheus_log = '';
+my $prometheus = IPC::Run::start(
+	[ 'prometheus', "--config.file=$prometheus_conf", '--storage.tsdb.path=' . PostgreSQL::Test::Utils::tempdir,
+		"--web.listen-address=127.0.0.1:$prometheus_port" ],
+	'>&', \$prometheus_log);
+
+# What its interface answers, undef as long as it does not
+sub prometheus
+{
+	my ($path, %arguments) = @_;
+	my $http = HTTP::Tiny->new(timeout => 10);
+	my $response = $http->get("http://127.0.0.1:$prometheus_port/api/v1/$path?" . $http->www_form_urlencode(\%arguments));
+
+	return undef if $response->{status} == 599 || $response->{status} == 503;
+	my $answer = decode_json($response->{content});
+	die "$arguments{query}: $answer->{error}" if $answer->{status} ne 'success';
+	return $answer->{data};
+}
+
+# The dashboard's variables, as Grafana fills them in
+sub fill_in
+{
+	my ($expression) = @_;
+	my %variable = (datname => '(postgres|other)', resource => '.*', __rate_interval => '10s');
+
+	$expression =~ s/\$(\w+)/$variable{$1} or die "unknown variable: $1"/ge;
+	return $expression;
+}
+
+sub answered
+{
+	my ($target) = @_;
+	my $data = prometheus('query', query => fill_in($target->{expr}));
+	my @labels = ($target->{legendFormat} // '') =~ /\{\{(\w+)\}\}/g;
+
+	foreach my $series ($data ? @{ $data->{result} } : ())
+	{
+		return 1 if $series->{value}[1] =~ /^[\d.e+-]+$/ && !grep { !exists $series->{metric}{$_} } @labels;
+	}
+	return 0;
+}
+
+# Redis servers that are not there
+sql($node, qq{
+	CREATE SERVER $_ FOREIGN DATA WRAPPER fence_redis OPTIONS (socket '/nonexistent', breaker_ms '0');
+	CREATE USER MAPPING FOR CURRENT_USER SERVER $_}) foreach 'gone', 'gone_2';
+my @pending = map { @{ $_->{targets} } } @panels;
+my $load = session($node);
+$end = time + 60;
+while (@pending)
+{
+	die "Prometheus has ended: $prometheus_log" unless $prometheus->pumpable;
+	$exporter->pump_nb;
+	$prometheus->pump_nb;
+	sqlstate($load, $_) foreach q{SELECT fence.release('load', token) FROM fence.acquire('load', 'a') WHERE acquired},
+	  q{SELECT fence.acquire('st:a', 'x', '1 s', '10 ms')}, q{SELECT fence.check('st:a', 1)},
+	  q{SELECT fence.check('far', 1, 'b', 'gone')}, q{SELECT fence.check('far', 1, 'b', 'gone_2')};
+	@pending = grep { !answered($_) } @pending;
+	last if time > $end;
+	sleep 0.5;
+}
+is(join("\n", map { $_->{expr} } @pending), '', 'Prometheus answers each query of the dashboard');
+foreach my $variable (grep { $_->{type} eq 'query' } @{ $dashboard->{templating}{list} })
+{
+	my ($series, $label) = fill_in($variable->{query}) =~ /^label_values\((.*), (\w+)\)$/;
+
+	cmp_ok(scalar @{ prometheus("label/$label/values", 'match[]' => $series) }, '>', 0, "... and has values for its variable \"$variable->{name}\"");
+}
+$load->quit;
+$prometheus->signal('TERM');
+$prometheus->finish;
+
+# One label does not come twice, which the exporter takes for an error: of what was dropped, and
+# of what gave way to others
+sql($node, 'DROP SERVER gone CASCADE; DROP SERVER gone_2 CASCADE');
+sql($node, q{SELECT fence.check(n::text, 1) FROM generate_series(1, 20) n});
+sql($node, q{SELECT fence.check('(others)', 1)}) foreach 1 .. 5;
+$value = scrape() // {};
+is(scalar(grep { /^pg_fence_redis/ } keys %$value), 0, 'servers that were dropped');
+is($value->{'pg_fence_resource_checks_total resource="(others)"'}, 5, 'a resource with an odd name');
+cmp_ok($value->{'pg_fence_resource_checks_total resource=""'} // 0, '>', 10, 'and those that gave way, without a name');
+
+# Without shared memory only the leases are left
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\npg_fence.max_resources = 0");
+$node->restart;
+# the exporter has to notice that its connection is gone
+$end = time + 30;
+do
+{
+	die "the exporter does not come back: $output" if time > $end;
+	sleep 0.1;
+	$exporter->pump_nb;
+	$value = scrape();
+} until ($value && %$value);
+is(join(' ', sort grep { !/^pg_fence_leases_/ } keys %$value), '', 'without shared memory: no statistics');
+is($value->{'pg_fence_leases_count state="held"'}, 2, '... but leases');
+$exporter->signal('TERM');
+$exporter->finish;
 
 finish($node);

@@ -1,6 +1,6 @@
 
 # What is said in two places is the same in both: version, files, names of functions, settings
-# and views.
+# and views.  And the links of README lead somewhere.
 
 use strict;
 use warnings;
@@ -45,6 +45,13 @@ my @states = map { join '', /'(\w)'/g } grep { /MAKE_SQLSTATE/ } split /\n/, slu
 foreach my $state (@states)
 {
 	like($readme, qr/\| $state \|/, "README explains $state");
+}
+
+my %anchor = map { lc =~ s/[^\w\- ]//gr =~ tr/ /-/r => 1 } $readme =~ /^#+ (.*)$/mg;
+foreach my $link ($readme =~ /\]\(([^)]+)\)/g)
+{
+	next if $link =~ /^https?:/;
+	ok($link =~ /^#(.*)/ ? $anchor{$1} : -e "$root/$link", "README links to $link");
 }
 
 done_testing();

@@ -55,6 +55,10 @@ our $long = $ENV{FENCE_LONG};
 # What a test may wait for at most, in seconds
 our $patience = $PostgreSQL::Test::Utils::timeout_default // 180;
 
+# What is said to happen at once may take so long on a busy machine, in seconds.  Whatever it
+# would wait for, if it did, takes several times that.
+our $at_once = 5;
+
 =pod
 
 =head2 Servers
@@ -269,6 +273,8 @@ sub refuses
 =pod
 
 =item under($seconds, $limit, $test_name)
+
+The limit is $FenceTest::at_once where nothing but the machine could take time.
 
 =item acquire($where, $resource, $holder, $ttl)
 

@@ -62,7 +62,8 @@ my %children;
 =item redis_server($where, $name, $target, %options)
 
 Creates the foreign server, with the address of $target (a server of this module, or a hash
-of options) and further options.
+of options) and further options.  What a busy machine has to answer in is two seconds, unless
+another timeout_ms is given; undef for none.
 
 =item alter_server($where, $name, %options)
 
@@ -81,8 +82,8 @@ sub _literal
 sub redis_server
 {
 	my ($where, $name, $target, %options) = @_;
-	my %all = (ref $target eq 'HASH' ? %$target : $target->address, %options);
-	my $list = join ', ', map { "$_ " . _literal($all{$_}) } sort keys %all;
+	my %all = (timeout_ms => 2000, ref $target eq 'HASH' ? %$target : $target->address, %options);
+	my $list = join ', ', map { "$_ " . _literal($all{$_}) } grep { defined $all{$_} } sort keys %all;
 
 	FenceTest::sql($where, "CREATE SERVER $name FOREIGN DATA WRAPPER fence_redis OPTIONS ($list)");
 	return;
@@ -234,8 +235,9 @@ one that speaks TLS on a port; conf, an array of more options for its command li
 
 =item certificates()
 
-Makes a certificate authority and, signed by it, a certificate for localhost and 127.0.0.1;
-another authority that has signed nothing.  Returns paths: ca, cert, key, other_ca.
+Makes a certificate authority and, signed by it, certificates with one key: for localhost and
+127.0.0.1, for one of both, and for others; another authority that has signed nothing.
+Returns paths: ca, cert, name_cert, address_cert, others_cert, key, other_ca.
 
 =cut
 
@@ -263,14 +265,21 @@ sub certificates
 	{
 		_openssl(qw(req -x509 -days 2), @key, '-subj', "/CN=$ca", '-keyout', "$dir/$ca.key", '-out', "$dir/$ca.pem");
 	}
-	append_to_file("$dir/names", "subjectAltName = DNS:localhost, IP:127.0.0.1\n");
-	_openssl('req', @key, qw(-subj /CN=localhost),
-		'-keyout', "$dir/server.key", '-out', "$dir/server.csr");
-	_openssl(qw(x509 -req -days 2 -CAcreateserial), '-in', "$dir/server.csr", '-CA', "$dir/ca.pem",
-		'-CAkey', "$dir/ca.key", '-extfile', "$dir/names", '-out', "$dir/server.pem");
+	my %names = (
+		cert => 'DNS:localhost, IP:127.0.0.1',
+		name_cert => 'DNS:localhost',
+		address_cert => 'IP:127.0.0.1',
+		others_cert => 'DNS:redis.example, IP:127.0.0.2');
+	_openssl('req', @key, qw(-subj /CN=redis), '-keyout', "$dir/server.key", '-out', "$dir/server.csr");
+	foreach my $name (sort keys %names)
+	{
+		append_to_file("$dir/$name.names", "subjectAltName = $names{$name}\n");
+		_openssl(qw(x509 -req -days 2 -CAcreateserial), '-in', "$dir/server.csr", '-CA', "$dir/ca.pem",
+			'-CAkey', "$dir/ca.key", '-extfile', "$dir/$name.names", '-out', "$dir/$name.pem");
+	}
 	return {
-		ca => "$dir/ca.pem", other_ca => "$dir/other_ca.pem",
-		cert => "$dir/server.pem", key => "$dir/server.key" };
+		ca => "$dir/ca.pem", other_ca => "$dir/other_ca.pem", key => "$dir/server.key",
+		map { $_ => "$dir/$_.pem" } keys %names };
 }
 
 =pod
@@ -791,8 +800,8 @@ in "on" (an array; '*' for all):
 
 =item $fake->counts
 
-Since then: connections; commands, how many; names, those commands; open, the number of
-connections that are open now.
+Since then: connections; commands, how many; names, those commands.  Of this moment: open, the
+number of connections; unsaid, that of answers which are still to come.
 
 =item $fake->stop, $fake->start
 
@@ -940,7 +949,8 @@ sub _obey
 		$self->{rule} = $request->{rule};
 		$self->{counts} = { connections => 0, commands => 0, names => [] };
 	}
-	return { %{ $self->{counts} }, open => scalar keys %{ $self->{clients} } };
+	my @clients = values %{ $self->{clients} };
+	return { %{ $self->{counts} }, open => scalar @clients, unsaid => scalar map { @{ $_->{queue} } } @clients };
 }
 
 # Orders come one at a time and are answered, so a look now and then is enough for the rest.

@@ -188,10 +188,18 @@ test_problem(void)
 	char		longer[512];
 
 	CHECK(strcmp(decoded.problem, "ERR a?b??c") == 0);
+	decoded = decode_text("-ERR unknown command `AUTH`, with args beginning with: `secret`, \r\n",
+						  FENCE_EXPECT_OK);
+	CHECK(strcmp(decoded.problem, "ERR unknown command `AUTH`") == 0);
 	memset(longer, 'x', sizeof(longer));
 	fence_reply_problem(&decoded, FENCE_REPLY_UNREACHABLE, longer,
 						sizeof(longer));
 	CHECK(strlen(decoded.problem) == sizeof(decoded.problem) - 1);
+	/* without what Redis 7 adds for a script, and without a full stop */
+	decoded = decode_text("-OOM command not allowed. script: 0123abcd, on @user_script:1.\r\n", FENCE_EXPECT_OK);
+	CHECK(strcmp(decoded.problem, "OOM command not allowed") == 0);
+	decoded = decode_text("- script: x\r\n", FENCE_EXPECT_OK);
+	CHECK(decoded.problem[0] == '\0');
 }
 
 static void

@@ -20,12 +20,14 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/tuplestore.h"
 
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(bench_mark);
 PG_FUNCTION_INFO_V1(bench_empty);
 PG_FUNCTION_INFO_V1(bench_compare);
+PG_FUNCTION_INFO_V1(bench_transition);
 
 /*
  * bench.mark(label text) -> text
@@ -75,4 +77,33 @@ bench_compare(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
 				 errmsg("token is stale")));
 	return PointerGetDatum(trigdata->tg_newtuple);
+}
+
+/*
+ * The cheapest statement trigger that looks at each row that was inserted:
+ * whether column 4 is the same as in the row before.
+ */
+Datum
+bench_transition(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigdata = (TriggerData *) fcinfo->context;
+	TupleDesc	desc = RelationGetDescr(trigdata->tg_relation);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	Datum		last = 0;
+	int			changes = 0;
+	bool		isnull;
+
+	while (tuplestore_gettupleslot(trigdata->tg_newtable, true, false, slot))
+	{
+		Datum		value = slot_getattr(slot, 4, &isnull);
+
+		changes += value != last;
+		last = value;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	if (changes > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+				 errmsg("rows of different places")));
+	return PointerGetDatum(NULL);
 }
