@@ -52,6 +52,7 @@
 #include "execution.h"
 #include "guard.h"
 #include "guard_key.h"
+#include "judge.h"
 #include "merge.h"
 #include "policy.h"
 #include "present.h"
