@@ -25,6 +25,7 @@ OBJS = \
 	src/histogram.o \
 	src/history.o \
 	src/idempotency.o \
+	src/judge.o \
 	src/key.o \
 	src/lease.o \
 	src/lease_end.o \

@@ -115,7 +115,8 @@ RESET ROLE;
 TABLE plain ORDER BY id;
 DROP FUNCTION repair();
 
--- in a session that has not loaded the library yet
+-- in a session that has not loaded the library yet (bypass_1.out is the output
+-- of a server that preloads it, which refuses at once)
 \c -
 SET client_min_messages = warning;
 SET ROLE regress_fence_admin;

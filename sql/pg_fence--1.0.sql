@@ -293,7 +293,7 @@ COMMENT ON VIEW fence.leases IS
 
 CREATE FUNCTION fence.redis_validator(options text[], catalog oid)
 RETURNS void
-LANGUAGE C STRICT
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_redis_validator';
 REVOKE ALL ON FUNCTION fence.redis_validator(text[], oid) FROM PUBLIC;
 COMMENT ON FUNCTION fence.redis_validator(text[], oid) IS
@@ -713,7 +713,7 @@ COMMENT ON VIEW fence.producers IS
 
 CREATE FUNCTION fence.guard()
 RETURNS trigger
-LANGUAGE C VOLATILE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'fence_guard';
 REVOKE ALL ON FUNCTION fence.guard() FROM PUBLIC;
 COMMENT ON FUNCTION fence.guard() IS

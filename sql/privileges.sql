@@ -2,7 +2,7 @@
 -- application needs no rights on the tables, and that row security does not
 -- hide a mark.  (What PUBLIC has is listed by the file install.)
 --
--- Field cases: C20 G07
+-- Field cases: C20 G07; I67
 \set VERBOSITY sqlstate
 SET client_min_messages = warning;
 SET row_security = on;

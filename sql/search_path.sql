@@ -1,7 +1,7 @@
 -- A hostile search_path: functions, operators, casts and tables that somebody
 -- planted in front of pg_catalog record when they run.  None of them does.
 --
--- Field cases: G06
+-- Field cases: G06; I67
 \set VERBOSITY sqlstate
 SET client_min_messages = warning;
 

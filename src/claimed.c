@@ -28,6 +28,7 @@
 #include "claim_row.h"
 #include "claimed.h"
 #include "errors.h"
+#include "table.h"
 
 /* What was noted about a claim; it lives as long as the transaction. */
 typedef struct Note
@@ -241,7 +242,7 @@ drop_unwritten_claims(void)
 		CHECK_FOR_INTERRUPTS();
 		if (fence_unique_find(&claims,
 							  UUIDPGetDatum(&note->known->key.id)) &&
-			!fence_unique_delete(&claims, &claims.slot->tts_tid))
+			!fence_table_delete(claims.heap, &claims.slot->tts_tid))
 			elog(ERROR, "could not delete the claim for a row that was not written");
 	}
 	fence_unique_close(&claims);

@@ -18,15 +18,22 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/procarray.h"
 
 #include "args.h"
 #include "resource.h"
 
 PG_FUNCTION_INFO_V1(fence_evict);
 
+/*
+ * It may have ended by itself since it was found, and its process id be used
+ * by another program.
+ */
 static bool
 terminate(int pid, const FenceName *name)
 {
+	if (BackendPidGetProc(pid) == NULL)
+		return false;
 	ereport(LOG,
 			(errmsg("backend %d, an older holder of resource \"%.*s\", terminated by \"%s\"",
 					pid, name->len, name->data,

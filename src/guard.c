@@ -52,6 +52,7 @@
 #include "execution.h"
 #include "guard.h"
 #include "guard_key.h"
+#include "judge.h"
 #include "merge.h"
 #include "policy.h"
 #include "present.h"
@@ -120,6 +121,16 @@ resource_of(FenceRowName *name)
 	return fence_name(text->data, text->len);
 }
 
+/* Could the statement have set the token column? */
+static bool
+could_set_token(const GuardCall *call)
+{
+	return call->policy->token_column != NULL &&
+		(call->update != NULL ||
+		 TRIGGER_FIRED_BY_INSERT(call->trigdata->tg_event) ||
+		 TRIGGER_FIRED_BY_UPDATE(call->trigdata->tg_event));
+}
+
 static bool
 refuse_no_token(GuardCall *call, FenceRowName *name)
 {
@@ -133,7 +144,7 @@ refuse_no_token(GuardCall *call, FenceRowName *name)
 							psprintf("The write on table \"%s\" needs one; this transaction has presented %s.",
 									 table, fence_presented_any() ?
 									 "tokens of other resources only" : "none"),
-							call->policy->token_column ?
+							could_set_token(call) ?
 							psprintf("Call fence.check() with the token in the same transaction before the write, or set column \"%s\".",
 									 call->policy->token_column) :
 							"Call fence.check() with the token in the same transaction before the write.");

@@ -88,7 +88,6 @@ prune(Relation heap, TimestampTz before)
 	TupleTableSlot *slot;
 	IndexScanDesc scan;
 	ScanKeyData key;
-	TM_FailureData failure;
 	int			left = PRUNE_ROWS;
 
 	if (IsolationIsSerializable())
@@ -101,9 +100,7 @@ prune(Relation heap, TimestampTz before)
 	scan = fence_index_beginscan(heap, index, snapshot, 1);
 	index_rescan(scan, &key, 1, NULL, 0);
 	while (left-- > 0 && index_getnext_slot(scan, ForwardScanDirection, slot))
-		(void) table_tuple_delete(heap, &slot->tts_tid,
-								  GetCurrentCommandId(true), snapshot,
-								  InvalidSnapshot, false, &failure, false);
+		(void) fence_table_delete(heap, &slot->tts_tid);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);

@@ -36,6 +36,7 @@
 
 #include "args.h"
 #include "errors.h"
+#include "judge.h"
 #include "present.h"
 #include "redis_lease.h"
 #include "stats.h"
@@ -48,9 +49,6 @@ PG_FUNCTION_INFO_V1(fence_check);
  * to release it, or somebody waits to take over.
  */
 #define COMMIT_LOCK_TRIES	100
-
-/* From this distance on, a token below the mark hints at a reset source. */
-#define FAR_BELOW			100
 
 /* What a server has said in this transaction about a lease of the resource. */
 typedef struct Answer
@@ -143,137 +141,6 @@ bool
 fence_lease_in_store(const char *lease)
 {
 	return lease != NULL && !lease_in_postgres(lease);
-}
-
-static const char *
-mark_detail(const FenceRow *row)
-{
-	if (!row->found)
-		return psprintf("The resource is not known, or was forgotten; then tokens up to %lld are too old.",
-						(long long) row->mark);
-	if (row->mark_holder != NULL)
-		return psprintf("Token %lld was accepted from holder \"%s\" at %s.",
-						(long long) row->mark, row->mark_holder,
-						timestamptz_to_str(row->marked_at));
-	return psprintf("Token %lld was accepted at %s.",
-					(long long) row->mark, timestamptz_to_str(row->marked_at));
-}
-
-static const FenceVerdict *
-stale(const FenceName *name, int64 token, int64 mark, const char *detail,
-	  const char *hint)
-{
-	FenceVerdict *verdict;
-
-	verdict = fence_verdict(ERRCODE_FENCE_STALE_TOKEN,
-							psprintf("fencing token %lld for resource \"%.*s\" is stale",
-									 (long long) token, name->len, name->data),
-							detail, hint);
-	return fence_verdict_about(verdict, name, token, mark);
-}
-
-/*
- * PF001 against the mark of the resource.
- *
- * A token that was not issued here and is far below the mark: its source has
- * probably lost its memory, and will count up from 1 until somebody helps.
- */
-const FenceVerdict *
-fence_stale(const FenceName *name, int64 token, const FenceRow *row)
-{
-	const char *hint = "Another holder has taken over. Stop, and do not retry with this token.";
-
-	if (!row->found)
-		hint = "Acquire the resource again; or, if the tokens come from elsewhere, move their source above that one.";
-	else if (row->token == 0 && row->mark - token >= FAR_BELOW)
-		hint = "The source of the tokens may have been reset. If so, move it above the mark; nothing lowers a mark.";
-	return stale(name, token, row->mark, mark_detail(row), hint);
-}
-
-/*
- * PF001 against what this transaction itself presented before.
- */
-static const FenceVerdict *
-superseded(const FenceName *name, int64 token, int64 before)
-{
-	return stale(name, Min(token, before), Max(token, before),
-				 psprintf("This transaction has presented token %lld before, and now %lld.",
-						  (long long) before, (long long) token),
-				 "Work done under one token cannot be committed under another. Start a new transaction.");
-}
-
-static const FenceVerdict *
-never_issued(const FenceName *name, int64 token, const FenceRow *row)
-{
-	FenceVerdict *verdict;
-
-	verdict = fence_verdict(ERRCODE_FENCE_NEVER_ISSUED,
-							psprintf("fencing token %lld for resource \"%.*s\" was never issued",
-									 (long long) token, name->len, name->data),
-							psprintf("The last token issued and committed is %lld, the high-water mark is %lld.",
-									 (long long) row->token,
-									 (long long) row->mark),
-							"Present the token that fence.acquire() returned, after its transaction has committed.");
-	return fence_verdict_about(verdict, name, token, row->mark);
-}
-
-static const char *
-lease_detail(int64 token, const FenceRow *row)
-{
-	if (row->holder == NULL || row->token != token)
-		return psprintf("Token %lld is not that of a lease granted by fence.acquire().",
-						(long long) token);
-	if (row->released)
-		return psprintf("The lease of token %lld was released at %s.",
-						(long long) token,
-						timestamptz_to_str(row->released_at));
-	if (row->home != fence_home())
-		return psprintf("The lease of token %lld was granted in another database and ended with the copy.",
-						(long long) token);
-	return psprintf("The lease of token %lld expired at %s.",
-					(long long) token, timestamptz_to_str(row->expires_at));
-}
-
-static const FenceVerdict *
-not_held(const FenceName *name, int64 token, const FenceRow *row)
-{
-	FenceVerdict *verdict;
-
-	verdict = fence_verdict(ERRCODE_FENCE_LEASE_NOT_HELD,
-							psprintf("lease on resource \"%.*s\" is not held",
-									 name->len, name->data),
-							lease_detail(token, row),
-							"Stop, and acquire the resource again.");
-	return fence_verdict_about(verdict, name, token, row->mark);
-}
-
-/*
- * One number from two issuers shows as two holders.  An unknown holder on
- * either side proves nothing.
- */
-static const FenceVerdict *
-judge_holder(const FenceName *name, int64 token, const char *holder,
-			 const char *recorded)
-{
-	FenceVerdict *verdict;
-
-	if (holder == NULL || recorded == NULL || strcmp(holder, recorded) == 0)
-		return NULL;
-	verdict = fence_verdict(ERRCODE_FENCE_OTHER_HOLDER,
-							psprintf("fencing token %lld for resource \"%.*s\" belongs to another holder",
-									 (long long) token, name->len, name->data),
-							psprintf("It is recorded for holder \"%s\" and was presented by \"%s\".",
-									 recorded, holder),
-							"Two issuers have given out the same number. Stop, and find out which.");
-	return fence_verdict_about(verdict, name, token, token);
-}
-
-static const FenceVerdict *
-judge_lease(const FenceName *name, int64 token, const FenceRow *row)
-{
-	if (row->token != token || !fence_lease_live(row, GetCurrentTimestamp()))
-		return not_held(name, token, row);
-	return NULL;
 }
 
 /* The newest presentation for the resource, or NULL. */
@@ -491,11 +358,11 @@ present_equal(const FenceToken *token, const FenceRow *row,
 
 	/* Raised since by somebody else: our earlier work is late. */
 	if (before != NULL)
-		return superseded(name, token->number, before->token);
-	verdict = judge_holder(name, token->number, token->holder,
-						   row->mark_holder);
+		return fence_superseded(name, token->number, before->token);
+	verdict = fence_judge_holder(name, token->number, token->holder,
+								 row->mark_holder);
 	if (verdict == NULL && lease_in_postgres(token->lease))
-		verdict = judge_lease(name, token->number, row);
+		verdict = fence_judge_lease(name, token->number, row);
 	if (verdict == NULL)
 		verdict = judge_snapshot(name);
 	if (verdict == NULL)
@@ -517,9 +384,9 @@ static const FenceVerdict *
 judge_raise(const FenceToken *token, const FenceRow *row)
 {
 	if (row->token > 0)
-		return never_issued(&token->name, token->number, row);
+		return fence_never_issued(&token->name, token->number, row);
 	if (lease_in_postgres(token->lease))
-		return not_held(&token->name, token->number, row);
+		return fence_not_held(&token->name, token->number, row);
 	return NULL;
 }
 
@@ -585,8 +452,8 @@ present_again(const FenceToken *again, const Presentation *before)
 	const Answer *answer = NULL;
 	FenceRow	row;
 
-	verdict = judge_holder(&token.name, token.number, token.holder,
-						   before->holder);
+	verdict = fence_judge_holder(&token.name, token.number, token.holder,
+								 before->holder);
 	if (verdict != NULL)
 		return verdict;
 	if (token.holder == NULL && before->named)
@@ -601,7 +468,7 @@ present_again(const FenceToken *again, const Presentation *before)
 	{
 		fence_row_read(&token.name, &row);
 		verdict = lease_in_postgres(token.lease) ?
-			judge_lease(&token.name, token.number, &row) :
+			fence_judge_lease(&token.name, token.number, &row) :
 			judge_store(&token, &row, &answer);
 		if (verdict != NULL)
 			return verdict;
@@ -632,7 +499,7 @@ fence_present(const FenceToken *token)
 		return present_again(token, before);
 	fence_stats_check(&token->name);
 	if (before != NULL && token->number < before->token)
-		return superseded(&token->name, token->number, before->token);
+		return fence_superseded(&token->name, token->number, before->token);
 
 	fence_row_read(&token->name, &row);
 	if (fence_row_outranks(&row, token->number))
@@ -763,9 +630,7 @@ take_commit_lock(const PresentedResource *entry)
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(1000L);
 	}
-	return stale(name, entry->top->token, 0,
-				 "Another transaction is presenting a newer token for this resource.",
-				 "Another holder is taking over. Stop, and do not retry with this token.");
+	return fence_overtaken(name, entry->top->token);
 }
 
 static void
@@ -789,14 +654,12 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot)
 				fence_stale(&entry->name, top->token, &row));
 	else if (!row.found)		/* deleted by hand: no mark to judge by */
 		enforce(entry, DEMAND_ORDER,
-				stale(&entry->name, top->token, 0,
-					  "The row of the resource has disappeared from fence.resource.",
-					  "Rows of fence.resource must not be deleted by hand."));
+				fence_row_missing(&entry->name, top->token));
 	else if ((top->demands & ANY_LEASE) != 0 &&
 			 (row.token != top->token ||
 			  !fence_lease_live_at_commit(&row, GetCurrentTimestamp())))
 		enforce(entry, DEMAND_LEASE,
-				not_held(&entry->name, top->token, &row));
+				fence_not_held(&entry->name, top->token, &row));
 }
 
 /*

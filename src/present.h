@@ -43,7 +43,5 @@ extern const FenceVerdict *fence_present_judge_move(const FenceName *name,
 													const FenceRow *row);
 extern void fence_present_moved(const FenceName *name, int64 number,
 								const char *holder);
-extern const FenceVerdict *fence_stale(const FenceName *name, int64 token,
-									   const FenceRow *row);
 
 #endif							/* FENCE_PRESENT_H */

@@ -44,6 +44,7 @@
 #include "args.h"
 #include "claim_row.h"
 #include "prune.h"
+#include "table.h"
 
 PG_FUNCTION_INFO_V1(fence_prune);
 
@@ -119,7 +120,7 @@ prune_page(FenceUnique *claims, BlockNumber block, TimestampTz now,
 
 	for (i = 0; i < expired && count < max_rows; i++)
 	{
-		if (fence_unique_delete(claims, &tids[i]))
+		if (fence_table_delete(claims->heap, &tids[i]))
 			count++;
 	}
 	return count;

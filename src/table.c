@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * table.c
- *	  Finding and opening the tables of pg_fence.
+ *	  The tables of pg_fence: finding, opening, deleting from them.
  *
  * IDENTIFICATION
  *	  src/table.c
@@ -12,11 +12,14 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "table.h"
@@ -108,6 +111,25 @@ fence_index_open(Relation heap, LOCKMODE mode)
 				 errmsg("table \"fence.%s\" has no primary key",
 						RelationGetRelationName(heap))));
 	return index_open(heap->rd_pkindex, mode);
+}
+
+/*
+ * Deletes the version of a row at tid; false if somebody else has locked, changed or
+ * deleted it, which is not waited for.
+ */
+bool
+fence_table_delete(Relation heap, ItemPointer tid)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	/* Whoever deletes needs one, and before a commit there is none. */
+	PushActiveSnapshot(GetLatestSnapshot());
+	result = table_tuple_delete(heap, tid, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, false,
+								&failure, false);
+	PopActiveSnapshot();
+	return result == TM_Ok;
 }
 
 static void

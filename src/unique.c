@@ -217,22 +217,3 @@ fence_unique_update(FenceUnique *table, ItemPointer tid, HeapTuple tuple)
 	CommandCounterIncrement();
 	return true;
 }
-
-/*
- * Deletes the version at tid; false if somebody else has locked, changed or
- * deleted it, which is not waited for.
- */
-bool
-fence_unique_delete(FenceUnique *table, ItemPointer tid)
-{
-	TM_FailureData failure;
-	TM_Result	result;
-
-	/* Whoever deletes needs one, and before a commit there is none. */
-	PushActiveSnapshot(GetLatestSnapshot());
-	result = table_tuple_delete(table->heap, tid, GetCurrentCommandId(true),
-								InvalidSnapshot, InvalidSnapshot, false,
-								&failure, false);
-	PopActiveSnapshot();
-	return result == TM_Ok;
-}

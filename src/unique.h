@@ -35,6 +35,5 @@ extern bool fence_unique_insert(FenceUnique *table, const Datum *values,
 								const bool *nulls);
 extern bool fence_unique_update(FenceUnique *table, ItemPointer tid,
 								HeapTuple tuple);
-extern bool fence_unique_delete(FenceUnique *table, ItemPointer tid);
 
 #endif							/* FENCE_UNIQUE_H */

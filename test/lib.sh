@@ -203,7 +203,7 @@ copy_source() {
 }
 
 # make_in NAME ARGUMENT...: make in $FENCE_TMP/NAME.  No LLVM bitcode, which would need
-# exactly the clang that the server was built with.
+# exactly the clang that the server was built with (field case G02).
 make_in() {
 	local dir=$FENCE_TMP/$1
 	shift

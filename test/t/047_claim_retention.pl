@@ -1,5 +1,6 @@
 # Keys that expire make room for those that come: over more than ten times of retention the
-# table has never room for more than a few of them, and nobody calls prune().
+# table has never room for more than a few of them, and nobody calls prune().  Nor does it need
+# sessions that last.
 
 use strict;
 use warnings;
@@ -47,6 +48,20 @@ my ($rows, $expired) = split /\|/, $watch->does(q{
 	FROM fence.idempotency_key});
 cmp_ok($rows, '<', 4 * $count / $periods, 'most keys are gone');
 note "$rows rows, $expired of them long expired";
+
+# Each claim in a session of its own.  These take their share of the looks, and they look
+# everywhere: all of one page would be less than a hundred rows.
+$watch->does('TRUNCATE fence.idempotency_key');
+$watch->does(q{SELECT count(fence.once('old ' || i)) FROM generate_series(1, 2000) i});
+$watch->does(q{UPDATE fence.idempotency_key SET claimed_at = claimed_at - interval '1 year', expires_at = expires_at - interval '1 year'});
+($count, $failed) = pgbench($node, [ '-C', '-c', 2, '-j', 1, '-t', 200 ], <<"END");
+\\set key random(1, 1000000000000000)
+SELECT fence.once(:key::text);
+END
+is($failed, '', 'no claim of a short session failed');
+my ($old) = $watch->does(q{SELECT count(*) FROM fence.idempotency_key WHERE key LIKE 'old %'});
+note "$old of 2000 old keys are left";
+cmp_ok($old, '<', 1000, 'short sessions prune, too');
 
 $watch->quit;
 finish($node);
