@@ -360,6 +360,32 @@ SELECT claim('I29-open'), fence.complete('I29-open');
 COMMIT;
 SELECT claim('I29-open');
 
+-- I64: what drivers do by themselves.  A savepoint for each statement ...
+BEGIN;
+SAVEPOINT a;
+SELECT claim('I64');
+RELEASE a;
+SAVEPOINT a;
+SELECT claim('I64');
+ROLLBACK TO a;
+SAVEPOINT a;
+SELECT fence.complete('I64', '64');
+RELEASE a;
+COMMIT;
+SELECT claim('I64');
+-- ... and prepared statements, which are planned anew when something changes
+PREPARE replay (text) AS SELECT fresh, (SELECT response FROM fence.claim($1)) FROM fence.claim($1);
+SET plan_cache_mode = force_generic_plan;
+EXECUTE replay('I64');
+BEGIN;
+ALTER FUNCTION fence.claim COST 2000;
+EXECUTE replay('I64');
+ROLLBACK;
+EXECUTE replay('I64');
+RESET plan_cache_mode;
+EXECUTE replay('I64');
+DEALLOCATE replay;
+
 -- I28: the rows of one statement get one answer
 SELECT i, fence.once('I28') FROM generate_series(1, 3) i;
 SELECT i, fence.once('I28') FROM generate_series(1, 3) i;

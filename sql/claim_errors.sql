@@ -93,6 +93,29 @@ CREATE TABLE expressions_2 (key text CHECK ((fence.claim(key)).fresh));
 CREATE TABLE expressions_2 (key text CHECK (fence.check(key, 1)));
 CREATE DOMAIN expressions_2 AS text CHECK (fence.once(VALUE));
 ALTER TABLE expressions ADD CHECK (cardinality(fence.histogram_bounds()) > id);
+-- one that was made all the same is refused when a row is written.  This one
+-- stands for those of sessions that had not loaded the library.
+ALTER FUNCTION fence.once IMMUTABLE;
+ALTER TABLE expressions ADD CONSTRAINT claimed CHECK (fence.once(key));
+ALTER FUNCTION fence.once VOLATILE;
+\set VERBOSITY default
+INSERT INTO expressions VALUES (1, 'I69') ON CONFLICT DO NOTHING;
+\set VERBOSITY sqlstate
+COPY expressions FROM stdin;
+1	I69
+\.
+BEGIN;
+SAVEPOINT s;
+INSERT INTO expressions VALUES (1, 'I69');
+ROLLBACK TO s;
+SELECT fence.once('I69');
+ROLLBACK;
+-- what a command is given is no constraint, though there is one
+PREPARE given (boolean) AS SELECT $1 AS given;
+EXECUTE given(fence.once('I69-execute'));
+EXECUTE given(fence.once('I69-execute'));
+DEALLOCATE given;
+ALTER TABLE expressions DROP CONSTRAINT claimed;
 INSERT INTO expressions VALUES (1, 'I69'), (2, 'I69');
 SELECT count(*) FROM fence.keys WHERE key = 'I69';
 ALTER TABLE expressions ADD COLUMN d boolean DEFAULT fence.once('I69-default');
@@ -155,5 +178,5 @@ SELECT fence.once('k');
 ROLLBACK;
 
 -- nothing is left of what was refused
-SELECT count(*) - :before AS new_keys FROM fence.idempotency_key WHERE key NOT IN ('E10', 'I69-default', 'x', 'twin');
+SELECT count(*) - :before AS new_keys FROM fence.idempotency_key WHERE key NOT IN ('E10', 'I69-execute', 'I69-default', 'x', 'twin');
 SELECT fence.once('claim-errors');

@@ -42,7 +42,8 @@ $$;
 CREATE VIEW keys AS SELECT scope, string_agg(key, ' ' ORDER BY key COLLATE "C") AS keys
 	FROM fence.keys WHERE scope IN ('public.a', 'public.s', 'public.p', 'public.child') GROUP BY scope ORDER BY scope COLLATE "C";
 
--- I31: several rows under one key are one operation
+-- I31, I64: several rows under one key are one operation; drivers make such
+-- statements of a batch
 SELECT * FROM on_both($$INSERT INTO % VALUES (1, 0, 'i1'), (2, 0, 'i1'), (3, 0, 'i1')$$, $$INSERT INTO % VALUES (4, 0, 'i1')$$);
 SELECT * FROM on_both($$UPDATE % SET qty = qty + 1, op = 'u1'$$, $$UPDATE % SET qty = qty + 1, op = 'u1'$$, $$UPDATE % SET qty = qty + 1, op = 'u1' WHERE id = 1$$);
 -- several keys in one statement are several operations

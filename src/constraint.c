@@ -8,8 +8,13 @@
  * restored, rewritten or attached, and find the key that it claimed itself:
  * the rows of a dump would be refused as repeated.
  *
- * A session in which the library is not loaded yet does not get here; what it
- * makes is reported by fence.audit().
+ * A session in which the library is not loaded yet can make such a constraint.
+ * It is reported by fence.audit(), and what claims is refused when the
+ * constraint calls it.  A function is not told who calls it; but the
+ * expression of a constraint is made by the executor, in the same memory as
+ * what it needs to evaluate it, and one of a statement is part of a plan.
+ * Arguments of CALL and EXECUTE are made like that, too: so there must also be
+ * such a constraint, on a table that the transaction writes to.
  *
  * IDENTIFICATION
  *	  src/constraint.c
@@ -28,10 +33,15 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
+#include "compat.h"
 #include "constraint.h"
 
 static object_access_hook_type previous_hook = NULL;
@@ -74,6 +84,81 @@ refuse_effects(Oid constraint)
 							get_func_name(form->refobjid)),
 					 errdetail("It would be called again, with another result, when the table is restored or rewritten."),
 					 errhint("Call it in the statement that writes, or see the key_column argument of fence.protect().")));
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+}
+
+/* Does this transaction hold a lock as whoever writes to the table does? */
+static bool
+is_written(Oid relid)
+{
+	LOCKTAG		tag;
+	LOCKMODE	mode;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	for (mode = RowExclusiveLock; mode <= MaxLockMode; mode++)
+	{
+		if (fence_lock_held_by_me(&tag, mode))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Raises 42P17 if this is a CHECK constraint of a table that is written to.
+ * That it calls the function is known.
+ */
+static void
+refuse_written(Oid constraint, Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(CONSTROID,
+										ObjectIdGetDatum(constraint));
+	Form_pg_constraint form;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_constraint) GETSTRUCT(tuple);
+	if (form->contype == CONSTRAINT_CHECK && is_written(form->conrelid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+				 errmsg("cannot use fence.%s() in a CHECK constraint",
+						get_func_name(function)),
+				 errdetail("Constraint \"%s\" of table \"%s\" does.",
+						   NameStr(form->conname),
+						   get_rel_name(form->conrelid)),
+				 errhint("Drop the constraint.")));
+	ReleaseSysCache(tuple);
+}
+
+/*
+ * Raises 42P17 if a CHECK constraint of a table calls the function.
+ */
+void
+fence_prevent_in_constraint(const FmgrInfo *flinfo)
+{
+	Relation	depend;
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (flinfo->fn_expr == NULL ||
+		GetMemoryChunkContext(flinfo->fn_expr) != flinfo->fn_mcxt)
+		return;
+
+	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(ProcedureRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(flinfo->fn_oid));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2,
+							  key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->classid == ConstraintRelationId)
+			refuse_written(form->objid, flinfo->fn_oid);
 	}
 	systable_endscan(scan);
 	table_close(depend, AccessShareLock);

@@ -25,6 +25,7 @@
 #include "args.h"
 #include "canonical.h"
 #include "claim.h"
+#include "constraint.h"
 #include "idempotency.h"
 #include "present.h"
 #include "prune.h"
@@ -67,6 +68,7 @@ claim_request(FunctionCallInfo fcinfo, FenceClaimState state)
 {
 	FenceClaimRequest request = {0};
 
+	fence_prevent_in_constraint(fcinfo->flinfo);
 	request.retain = FENCE_RETAIN_DEFAULT;
 	request.state = state;
 	request.statement = fence_statement(fcinfo->flinfo);

@@ -27,6 +27,7 @@
 
 #include "args.h"
 #include "claimed.h"
+#include "constraint.h"
 #include "errors.h"
 #include "unique.h"
 
@@ -166,6 +167,7 @@ fence_claim_sequence(PG_FUNCTION_ARGS)
 	bool		fresh;
 
 	fence_prevent_read_only("fence.claim_sequence()");
+	fence_prevent_in_constraint(fcinfo->flinfo);
 	claim.producer = fence_arg_text(fcinfo, 0, "producer", FENCE_KEY_MAX,
 									false);
 	fence_arg_not_null(fcinfo, 1, "sequence number");

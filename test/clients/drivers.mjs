@@ -171,7 +171,7 @@ async function queued(connect, via) {
   await client.end();
 }
 
-// Idempotency keys.  That a claim is not completed shows at commit, after its row was sent.
+// Idempotency keys (I64).  That a claim is not completed shows at commit, after its row was sent.
 async function claims(connect, via) {
   const client = await connect();
   const claim = async (n) => (await client.query(

@@ -287,7 +287,8 @@ ONE_STATEMENT = """
 
 
 def claims(connect, via):
-    """Idempotency keys.  That a claim is not completed shows at commit, after its row was sent."""
+    """Idempotency keys (I64).  That a claim is not completed shows at commit, after its row was
+    sent."""
     conn = connect(autocommit=True)
     request = Jsonb({'n': 1.0})
     refused('PF103', f'{via}: a claim that is not completed', conn.execute, CLAIM, ['k', via, request])
@@ -321,7 +322,7 @@ def large_tokens():
 
 
 def pooler():
-    """C21: in transaction mode the next client of a server connection inherits nothing; with
+    """C21, I63: in transaction mode the next client of a server connection inherits nothing; with
     statement pooling, what works is one statement."""
     item = Item()
     clients = [pooled() for _ in range(24)]  # on four server connections
