@@ -104,6 +104,7 @@ REGRESS = \
 
 # prepared comes last: what it leaves behind when it fails would hold up the rest
 ISOLATION = \
+	deferred \
 	equal_tokens \
 	external_tokens \
 	f_fast_update \

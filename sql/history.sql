@@ -52,6 +52,9 @@ SELECT count(*) FROM fence.timeline('no such resource');
 SELECT count(*) FROM fence.timeline(NULL);
 SELECT count(*) FROM fence.timeline('bars', '-1 h');
 SELECT count(*) FROM fence.timeline('bars', NULL);
+-- ever; there is no infinite interval before 17
+SELECT CASE WHEN current_setting('server_version_num')::integer < 170000 THEN '1000 years' ELSE 'infinity' END AS ever \gset
+SELECT count(*) FROM fence.timeline('bars', :'ever');
 SELECT count(bar) FROM fence.timeline('bars', '1 day', NULL);
 SELECT DISTINCT bar = '' AS empty FROM fence.timeline('bars', '1 day', 0);
 

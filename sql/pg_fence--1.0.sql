@@ -640,12 +640,15 @@ WITH span AS MATERIALIZED (
 	SELECT l.holder, l.token, l.acquired_at, CASE l.state WHEN 'expired' THEN least(l.expires_at, s.stop) END, l.state
 	FROM fence.leases l CROSS JOIN span s
 	WHERE l.resource = timeline.resource AND l.state <> 'free'
+), scale AS (
+	-- neither no time nor all of it has one
+	SELECT s.*, nullif(nullif(extract(epoch FROM s.stop - s.start), 0), 'Infinity') AS length FROM span s
 ), part AS (
 	SELECT l.*, coalesce(l.ended_at, s.stop) - l.acquired_at AS held,
 		-- in characters from the left
-		floor(width * extract(epoch FROM greatest(l.acquired_at, s.start) - s.start) / nullif(extract(epoch FROM s.stop - s.start), 0))::integer AS left_end,
-		ceil(width * extract(epoch FROM coalesce(l.ended_at, s.stop) - s.start) / nullif(extract(epoch FROM s.stop - s.start), 0))::integer AS right_end
-	FROM lease l CROSS JOIN span s
+		floor(width * extract(epoch FROM greatest(l.acquired_at, s.start) - s.start) / s.length)::integer AS left_end,
+		ceil(width * extract(epoch FROM coalesce(l.ended_at, s.stop) - s.start) / s.length)::integer AS right_end
+	FROM lease l CROSS JOIN scale s
 	WHERE coalesce(l.ended_at, s.stop) > s.start
 )
 SELECT p.holder, p.token, p.acquired_at, p.ended_at, p.held, p.ended,

@@ -106,7 +106,7 @@ find_problem(void *arg)
 	policy = policy_of_bytes(relation, question->tgargs);
 	if (policy->problem != NULL)
 		question->problem = policy->problem->message;
-	/* fence.audit() looks into its partitions next: the table is locked first */
+	/* keep the lock: fence.audit() goes on to the partitions */
 	table_close(relation, NoLock);
 	return true;
 }

@@ -91,8 +91,8 @@ is_nested(void)
  * May the row be left alone if its key is a duplicate?
  *
  * Not in what a foreign key or a trigger does for a statement: that must not
- * be done by half.  Not by a guard that only observes.  Nor a row whose key may
- * not be set at all: in a MERGE with several actions, the set of updated
+ * be done by half.  Not by a guard that only observes.  Nor a row whose key
+ * may not be set at all: in a MERGE with several actions, the set of updated
  * columns is that of all of them together.
  */
 static bool

@@ -10,9 +10,10 @@
  * lock is queued for: late sessions of the old holder that commit all the
  * time would never leave a gap to somebody who only tries.
  *
- * A lease that a server outside keeps as well is taken there in between, under
- * the gate: earlier it could be for nothing, later the takeover lock would be
- * held while that server is waited for.  What is done there is not rolled back.
+ * A lease that a server outside keeps as well is taken there in between,
+ * under the gate: earlier it could be for nothing, later the takeover lock
+ * would be held while that server is waited for.  What is done there is not
+ * rolled back.
  *
  * All instants are clock_timestamp() read after the locks: now() is the
  * start of the transaction, and a wait would eat up the lease.
@@ -98,7 +99,7 @@ typedef enum AcquireOutcome
 	ACQUIRE_HELD,
 	ACQUIRE_HELD_OUTSIDE,		/* a client of the server has it */
 	ACQUIRE_BUSY,
-	ACQUIRE_NOT_ALL				/* another one of acquire_many() was not granted */
+	ACQUIRE_NOT_ALL				/* another one of acquire_many() was not */
 } AcquireOutcome;
 
 /* What acquire_many() has found for one of its resources. */

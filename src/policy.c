@@ -151,8 +151,8 @@ check_combination(const FencePolicy *policy)
 }
 
 /*
- * Makes an unbound policy of FENCE_POLICY_ARGUMENTS texts in the current memory
- * context, or raises 22023.  Everything but the resource may be NULL.
+ * Makes an unbound policy of FENCE_POLICY_ARGUMENTS texts in the current
+ * memory context, or raises 22023.  Everything but the resource may be NULL.
  */
 FencePolicy *
 fence_policy_make(const char *const *texts)

@@ -244,6 +244,13 @@ choose_triggers(Relation relation, const FencePolicy *policy,
 	}
 }
 
+static char *
+qualified_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
 static void
 run_ddl(const char *command)
 {
@@ -256,9 +263,7 @@ create_trigger(Oid relid, GuardTrigger which, const char *argument)
 {
 	run_ddl(psprintf("CREATE OR REPLACE TRIGGER %s %s ON %s FOR EACH %s EXECUTE FUNCTION fence.guard(%s)",
 					 quote_identifier(guard_triggers[which].name),
-					 guard_triggers[which].event,
-					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-												get_rel_name(relid)),
+					 guard_triggers[which].event, qualified_name(relid),
 					 guard_triggers[which].level, argument));
 }
 
@@ -266,8 +271,7 @@ static void
 drop_trigger(Oid relid, const char *name)
 {
 	run_ddl(psprintf("DROP TRIGGER %s ON %s", quote_identifier(name),
-					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-												get_rel_name(relid))));
+					 qualified_name(relid)));
 }
 
 /*
@@ -402,9 +406,7 @@ key_scope(Relation relation)
 			scope = fence_policy_argument(trigger->tgargs, trigger->tgnargs,
 										  FENCE_POLICY_KEY_SCOPE);
 	}
-	return scope != NULL ? scope :
-		quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-								   RelationGetRelationName(relation));
+	return scope != NULL ? scope : qualified_name(RelationGetRelid(relation));
 }
 
 /* The arguments of fence.protect() as a policy. */

@@ -28,7 +28,7 @@
 typedef struct KnownRelation
 {
 	NameData	relname;
-	Oid			relid;			/* InvalidOid: none, or to be looked up again */
+	Oid			relid;			/* InvalidOid: none, or not known any more */
 } KnownRelation;
 
 /* Enough for all of them (backend). */

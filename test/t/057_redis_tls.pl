@@ -141,6 +141,24 @@ $session->does('DROP USER MAPPING FOR PUBLIC SERVER s');
 $redis->does('CONFIG', 'SET', 'tls-cert-file', $certificates->{cert});
 gives($session, $check, 't', 'its own certificate');
 
+# A sentinel is asked in the same way, and so is the master that it names, by address.
+my $sentinel = RedisTest::Server->new('sentinel', tls => $certificates);
+append_to_file("$sentinel->{dir}/sentinel.conf", "sentinel monitor fence 127.0.0.1 $address{port} 1\n");
+$sentinel->{conf_file} = "$sentinel->{dir}/sentinel.conf";
+push @{ $sentinel->{conf} }, qw(--sentinel --tls-replication yes);
+$sentinel->start;
+my %watched = (master_name => 'fence', tls => 'true', ca_file => $certificates->{ca});
+my $port = { $sentinel->address }->{port};
+my $by_sentinel = q{SELECT fence.check('lock', 1, 'a', 'watched')};
+redis_server($session, 'watched', { sentinel => "localhost:$port", %watched }, breaker_ms => 0);
+gives($session, $by_sentinel, 't', 'a sentinel');
+$redis->does('CONFIG', 'SET', 'tls-cert-file', $certificates->{name_cert});
+alter_server($session, 'watched', sentinel => "127.0.0.1:$port");
+like(says($session, $by_sentinel), qr/ERROR:  PF007: .*mismatch \(host 127\.0\.0\.1\)/s, '... and a master with a certificate for its name only');
+$redis->does('CONFIG', 'SET', 'tls-cert-file', $certificates->{cert});
+$session->does('DROP SERVER watched');
+gives($session, $check, 't', '... put right');
+
 # ---------------------------------------------------------------- interrupted
 
 my $fake = fake_redis(port => 1);
