@@ -214,8 +214,13 @@ xact_callback(XactEvent event, void *arg)
 				take_looks();
 			break;
 		case XACT_EVENT_COMMIT:
+			looks = 0;
+			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
+			/* The next claim makes up for it, lest a rhythm starves them. */
+			if (looks > 0)
+				claims_left = 0;
 			looks = 0;
 			break;
 		default:
