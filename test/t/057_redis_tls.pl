@@ -112,7 +112,14 @@ like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks no TLS');
 alter_server($session, 's', %address, tls => undef, ca_file => undef);
 like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks nothing else');
 alter_server($session, 's', %address);
+# OpenSSL keeps one list of errors for the whole process.
+redis_server($session, 'plain', { %address, $plain->address }, timeout_ms => 2000, breaker_ms => 0);
 gives($session, $check, 't', '... put right');
+$connections = $redis->info('total_connections_received');
+like(sqlstate($session, q{SELECT fence.check('lock', 1, 'a', 'plain')}), qr/^PF00[67]$/, 'a handshake that failed');
+gives($session, $check, 't', '... and another server');
+is($redis->info('total_connections_received'), $connections, '... on the connection that it has');
+$session->does('DROP SERVER plain');
 
 # ---------------------------------------------------------------- nor another one of the same authority
 
