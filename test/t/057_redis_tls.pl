@@ -7,10 +7,60 @@ use File::Spec;
 use FindBin;
 use lib $FindBin::RealBin;
 use FenceTest;
+use IO::Select;
+use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Utils;
 use RedisTest;
+use Socket qw(IPPROTO_TCP TCP_NODELAY);
 use Test::More;
+use Time::HiRes qw(sleep);
+
+# Hands all bytes on, those of the server in two halves.  Its process id, and its port.
+sub start_relay
+{
+	my ($port) = @_;
+	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die "listen: $!";
+	my $pid = fork // die "fork: $!";
+	my %other;
+
+	return ($pid, $listener->sockport) if $pid;
+	local $SIG{PIPE} = 'IGNORE';
+	my $select = IO::Select->new($listener);
+	while (my @ready = $select->can_read)
+	{
+		foreach my $socket (@ready)
+		{
+			if ($socket == $listener)
+			{
+				my $client = $listener->accept;
+				my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
+				$client->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
+				@other{ $client, $server } = ([ $server, 1 ], [ $client, 2 ]);
+				$select->add($client, $server);
+				next;
+			}
+			my ($other, $parts) = @{ $other{$socket} };
+			if (!sysread $socket, my $bytes, 65536)
+			{
+				$select->remove($socket, $other);
+				close $_ foreach $socket, $other;
+				last;
+			}
+			elsif ($parts == 2 && length $bytes > 1)
+			{
+				syswrite $other, substr($bytes, 0, length($bytes) / 2, '');
+				sleep 0.02;
+				syswrite $other, $bytes;
+			}
+			else
+			{
+				syswrite $other, $bytes;
+			}
+		}
+	}
+	POSIX::_exit(0);
+}
 
 my $node = fence_node('tls');
 my $session = session($node);
@@ -112,14 +162,22 @@ like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks no TLS');
 alter_server($session, 's', %address, tls => undef, ca_file => undef);
 like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks nothing else');
 alter_server($session, 's', %address);
-# OpenSSL keeps one list of errors for the whole process.
-redis_server($session, 'plain', { %address, $plain->address }, timeout_ms => 2000, breaker_ms => 0);
 gives($session, $check, 't', '... put right');
+
+# OpenSSL keeps one list of errors for the whole process.  It is asked when there is nothing to
+# read yet, such as half an answer.
+my ($relay, $relay_port) = start_relay($address{port});
+redis_server($session, 'stranger', { %address, ca_file => $certificates->{other_ca} }, timeout_ms => 2000, breaker_ms => 0);
+alter_server($session, 's', port => $relay_port);
+gives($session, $check, 't', 'answers in halves');
+refuses($session, q{SELECT fence.check('lock', 1, 'a', 'stranger')}, 'PF007', '... a handshake that fails elsewhere');
 $connections = $redis->info('total_connections_received');
-like(sqlstate($session, q{SELECT fence.check('lock', 1, 'a', 'plain')}), qr/^PF00[67]$/, 'a handshake that failed');
-gives($session, $check, 't', '... and another server');
-is($redis->info('total_connections_received'), $connections, '... on the connection that it has');
-$session->does('DROP SERVER plain');
+gives($session, $check, 't', '... and halves again');
+is($redis->info('total_connections_received'), $connections, '... on the same connection');
+$session->does('DROP SERVER stranger');
+alter_server($session, 's', %address);
+kill 'TERM', $relay;
+waitpid $relay, 0;
 
 # ---------------------------------------------------------------- nor another one of the same authority
 
