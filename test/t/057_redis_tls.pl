@@ -16,17 +16,13 @@ use Socket qw(IPPROTO_TCP TCP_NODELAY);
 use Test::More;
 use Time::HiRes qw(sleep);
 
-# Hands all bytes on, those of the server in two halves.  Its process id, and its port.
-sub start_relay
+# Hands all bytes on, those of the server in two halves.
+sub relay
 {
-	my ($port) = @_;
-	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die "listen: $!";
-	my $pid = fork // die "fork: $!";
+	my ($listener, $port) = @_;
+	my $select = IO::Select->new($listener);
 	my %other;
 
-	return ($pid, $listener->sockport) if $pid;
-	local $SIG{PIPE} = 'IGNORE';
-	my $select = IO::Select->new($listener);
 	while (my @ready = $select->can_read)
 	{
 		foreach my $socket (@ready)
@@ -34,20 +30,20 @@ sub start_relay
 			if ($socket == $listener)
 			{
 				my $client = $listener->accept;
-				my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
+				my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or die "connect: $!";
 				$client->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
-				@other{ $client, $server } = ([ $server, 1 ], [ $client, 2 ]);
+				@other{ $client, $server } = ($server, $client);
 				$select->add($client, $server);
 				next;
 			}
-			my ($other, $parts) = @{ $other{$socket} };
+			my $other = $other{$socket};
 			if (!sysread $socket, my $bytes, 65536)
 			{
 				$select->remove($socket, $other);
 				close $_ foreach $socket, $other;
 				last;
 			}
-			elsif ($parts == 2 && length $bytes > 1)
+			elsif ($socket->peerport == $port)
 			{
 				syswrite $other, substr($bytes, 0, length($bytes) / 2, '');
 				sleep 0.02;
@@ -59,7 +55,7 @@ sub start_relay
 			}
 		}
 	}
-	POSIX::_exit(0);
+	return;
 }
 
 my $node = fence_node('tls');
@@ -166,9 +162,11 @@ gives($session, $check, 't', '... put right');
 
 # OpenSSL keeps one list of errors for the whole process.  It is asked when there is nothing to
 # read yet, such as half an answer.
-my ($relay, $relay_port) = start_relay($address{port});
+my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die "listen: $!";
+my $relay = RedisTest::_spawn("${PostgreSQL::Test::Utils::log_path}/057_redis_tls_relay.log", [$listener],
+	sub { $SIG{PIPE} = 'IGNORE'; relay($listener, $address{port}); });
 redis_server($session, 'stranger', { %address, ca_file => $certificates->{other_ca} }, timeout_ms => 2000, breaker_ms => 0);
-alter_server($session, 's', port => $relay_port);
+alter_server($session, 's', port => $listener->sockport);
 gives($session, $check, 't', 'answers in halves');
 refuses($session, q{SELECT fence.check('lock', 1, 'a', 'stranger')}, 'PF007', '... a handshake that fails elsewhere');
 $connections = $redis->info('total_connections_received');
@@ -176,8 +174,8 @@ gives($session, $check, 't', '... and halves again');
 is($redis->info('total_connections_received'), $connections, '... on the same connection');
 $session->does('DROP SERVER stranger');
 alter_server($session, 's', %address);
-kill 'TERM', $relay;
-waitpid $relay, 0;
+kill 'KILL', $relay;
+RedisTest::_reap($relay);
 
 # ---------------------------------------------------------------- nor another one of the same authority
 
