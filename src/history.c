@@ -92,7 +92,8 @@ prune(Relation heap, TimestampTz before)
 
 	if (IsolationIsSerializable())
 		return;
-	index = index_open(fence_relid("history_ended_at_idx", false), RowExclusiveLock);
+	index = index_open(fence_relid("history_ended_at_idx", false),
+					   RowExclusiveLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	slot = table_slot_create(heap, NULL);
 	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,

@@ -187,6 +187,7 @@ send_command(FenceRedis *redis, double deadline, FenceReply *reply)
 
 	for (;;)
 	{
+		fence_redis_tls_forget_errors();
 		errno = 0;
 		if (redisBufferWrite(redis->context, &done) != REDIS_OK)
 			return hiredis_failed(redis, reply);
@@ -215,6 +216,7 @@ receive_reply(FenceRedis *redis, double deadline, FenceExpect expect,
 						  "the reply is too long");
 		if (!wait_for(redis, WL_SOCKET_READABLE, deadline, reply))
 			return false;
+		fence_redis_tls_forget_errors();
 		errno = 0;
 		if (redisBufferRead(context) != REDIS_OK)
 			return hiredis_failed(redis, reply);

@@ -75,6 +75,7 @@ new_session(const char *ca_file, const char *host, const char **problem)
 	SSL_CTX_free(settings);
 	if (tls != NULL && !demand_host(tls, host))
 	{
+		*problem = "no certificate can be for this host";
 		SSL_free(tls);
 		return NULL;
 	}
@@ -119,6 +120,18 @@ fence_redis_tls_start(redisContext *context, const char *ca_file,
 }
 
 /*
+ * To be called before each read and write.  hiredis takes an error of OpenSSL
+ * that somebody else in this backend has left behind for one of its own.
+ */
+void
+fence_redis_tls_forget_errors(void)
+{
+#ifdef FENCE_HAVE_TLS
+	ERR_clear_error();
+#endif
+}
+
+/*
  * Why the server's certificate was not accepted; NULL if that was not what
  * ended the connection.
  */
@@ -130,6 +143,8 @@ fence_redis_tls_objection(const redisContext *context)
 	{
 		long		result = SSL_get_verify_result(context->privdata);
 
+		/* nor is anybody else to take ours for his */
+		fence_redis_tls_forget_errors();
 		if (result != X509_V_OK)
 			return X509_verify_cert_error_string(result);
 	}

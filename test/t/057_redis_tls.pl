@@ -7,10 +7,56 @@ use File::Spec;
 use FindBin;
 use lib $FindBin::RealBin;
 use FenceTest;
+use IO::Select;
+use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Utils;
 use RedisTest;
+use Socket qw(IPPROTO_TCP TCP_NODELAY);
 use Test::More;
+use Time::HiRes qw(sleep);
+
+# Hands all bytes on, those of the server in two halves.
+sub relay
+{
+	my ($listener, $port) = @_;
+	my $select = IO::Select->new($listener);
+	my %other;
+
+	while (my @ready = $select->can_read)
+	{
+		foreach my $socket (@ready)
+		{
+			if ($socket == $listener)
+			{
+				my $client = $listener->accept;
+				my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or die "connect: $!";
+				$client->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
+				@other{ $client, $server } = ($server, $client);
+				$select->add($client, $server);
+				next;
+			}
+			my $other = $other{$socket};
+			if (!sysread $socket, my $bytes, 65536)
+			{
+				$select->remove($socket, $other);
+				close $_ foreach $socket, $other;
+				last;
+			}
+			elsif ($socket->peerport == $port)
+			{
+				syswrite $other, substr($bytes, 0, length($bytes) / 2, '');
+				sleep 0.02;
+				syswrite $other, $bytes;
+			}
+			else
+			{
+				syswrite $other, $bytes;
+			}
+		}
+	}
+	return;
+}
 
 my $node = fence_node('tls');
 my $session = session($node);
@@ -113,6 +159,23 @@ alter_server($session, 's', %address, tls => undef, ca_file => undef);
 like(sqlstate($session, $check), qr/^PF00[67]$/, 'a server that speaks nothing else');
 alter_server($session, 's', %address);
 gives($session, $check, 't', '... put right');
+
+# OpenSSL keeps one list of errors for the whole process.  It is asked when there is nothing to
+# read yet, such as half an answer.
+my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die "listen: $!";
+my $relay = RedisTest::_spawn("${PostgreSQL::Test::Utils::log_path}/057_redis_tls_relay.log", [$listener],
+	sub { $SIG{PIPE} = 'IGNORE'; relay($listener, $address{port}); });
+redis_server($session, 'stranger', { %address, ca_file => $certificates->{other_ca} }, timeout_ms => 2000, breaker_ms => 0);
+alter_server($session, 's', port => $listener->sockport);
+gives($session, $check, 't', 'answers in halves');
+refuses($session, q{SELECT fence.check('lock', 1, 'a', 'stranger')}, 'PF007', '... a handshake that fails elsewhere');
+$connections = $redis->info('total_connections_received');
+gives($session, $check, 't', '... and halves again');
+is($redis->info('total_connections_received'), $connections, '... on the same connection');
+$session->does('DROP SERVER stranger');
+alter_server($session, 's', %address);
+kill 'KILL', $relay;
+RedisTest::_reap($relay);
 
 # ---------------------------------------------------------------- nor another one of the same authority
 

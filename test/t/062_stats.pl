@@ -66,13 +66,13 @@ $token = acquire($session, 'timed', 'a', '1 s');
 sql($session, q{SELECT acquired FROM fence.acquire('timed', 'b', '1 min', '1 min')});
 is(stat_of('timed', bucket('wait_histogram', '50 ms', '20 s')), 1, 'a wait of about a second');
 is(stat_of('timed', q{wait_time BETWEEN '60 ms' AND '30 s', attempts, acquired, contended, takeovers}), 't|3|3|1|1', '... in the sum');
-sql($session, q{SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '20 ms')});
+sql($session, q{SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '300 ms')});
 is(stat_of('timed', q{attempts, acquired, contended, (SELECT sum(n) FROM unnest(wait_histogram) n)}), '4|3|2|2', 'a wait in vain counts, too');
 foreach my $case ([ '55P03', 'lock_timeout', 3 ], [ '57014', 'statement_timeout', 4 ])
 {
 	my ($state, $timeout, $waits) = @$case;
 
-	refuses($session, qq{SET $timeout = '20 ms'; SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '1 min')}, $state, "$timeout ends a wait");
+	refuses($session, qq{SET $timeout = '300 ms'; SELECT acquired FROM fence.acquire('timed', 'c', '1 min', '1 min')}, $state, "$timeout ends a wait");
 	sql($session, "RESET $timeout");
 	is(stat_of('timed', q{attempts - acquired, (SELECT sum(n) FROM unnest(wait_histogram) n)}), ($waits - 1) . "|$waits", '... which counts');
 }
