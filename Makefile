@@ -5,6 +5,7 @@ EXTVERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(EXTENSION).co
 
 MODULE_big = pg_fence
 OBJS = \
+	src/acquire.o \
 	src/args.o \
 	src/attempt.o \
 	src/audit.o \

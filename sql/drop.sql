@@ -51,8 +51,14 @@ SELECT fence.once('drop');
 ROLLBACK;
 SELECT fence.once('drop'), fence.once('before');
 
--- dropped and made anew in one session
+-- what a guard has only observed is warned of, and a key that it has claimed for no row goes with the others
+BEGIN;
+SELECT fence.protect('keep', 'keep', 'tok', mode => 'observe', key_column => 'id');
+INSERT INTO keep VALUES (1, 5) ON CONFLICT DO NOTHING;
+UPDATE keep SET tok = 5;
 DROP EXTENSION pg_fence CASCADE;
+COMMIT;
+-- dropped and made anew in one session
 SELECT fence.mark('keep');
 UPDATE keep SET tok = 1;
 TABLE keep;

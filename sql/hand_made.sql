@@ -123,6 +123,23 @@ UPDATE hand SET qty = 5;
 UPDATE hand SET qty = 5 WHERE fence.check('r', 5);
 DROP TRIGGER transition ON hand;
 
+-- of a kind that cannot serve, but only observing: a warning for the statement, and the write goes through
+CREATE TRIGGER kind BEFORE UPDATE ON hand FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r', 'mode=observe');
+UPDATE hand SET qty = qty + 1;
+DROP TRIGGER kind ON hand;
+CREATE TRIGGER kind AFTER INSERT OR UPDATE OR DELETE ON hand FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r', 'token_column=tok', 'mode=observe');
+UPDATE hand SET qty = qty + 1;
+INSERT INTO hand VALUES (8, 'x', 1, 1), (9, 'x', 1, 1);
+DELETE FROM hand WHERE id > 1;
+TABLE hand;
+DROP TRIGGER kind ON hand;
+-- INSTEAD OF there is nothing to let through
+CREATE VIEW hand_view AS SELECT id, r, qty, tok FROM hand;
+CREATE TRIGGER kind INSTEAD OF UPDATE ON hand_view FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r', 'mode=observe');
+UPDATE hand_view SET qty = 0;
+DROP VIEW hand_view;
+UPDATE hand SET qty = qty - 2;
+
 -- two guards: both are asked
 CREATE TRIGGER one AFTER UPDATE ON hand FOR EACH STATEMENT EXECUTE FUNCTION fence.guard('resource=r');
 CREATE TRIGGER two AFTER UPDATE ON hand FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=r-{id}');

@@ -96,8 +96,37 @@ SELECT fence.check('pay', 1);
 INSERT INTO pay VALUES (11, 30, 'a'), (12, 30, 'a'), (13, 30, NULL);
 INSERT INTO pay VALUES (14, 30, 'h');
 COMMIT;
+-- the same with keys that fence.claim() has used with a request, or not completed yet
+SELECT fresh FROM fence.claim('i', 'public.pay', '{"amount": 30}') c, fence.complete('i', scope => 'public.pay') WHERE c.fresh;
+BEGIN;
+SELECT fence.check('pay', 1);
+INSERT INTO pay VALUES (15, 30, 'i');
+UPDATE pay SET amount = 31, op = 'i' WHERE id = 15;
+SELECT fresh FROM fence.claim('j', 'public.pay');
+INSERT INTO pay VALUES (16, 30, 'j');
+SELECT fence.complete('j', scope => 'public.pay');
+COMMIT;
 SELECT * FROM pay WHERE id > 8 ORDER BY id;
-SELECT count(*) FROM fence.keys WHERE scope = 'public.pay' AND key = 'h';
+SELECT key FROM fence.keys WHERE scope = 'public.pay' AND key BETWEEN 'h' AND 'j' ORDER BY key;
+-- a guard that enforces says where
+SELECT fence.protect('pay', 'pay', key_column => 'op', on_duplicate => 'skip');
+DO $$
+DECLARE
+	t text;
+	c text;
+BEGIN
+	PERFORM fence.check('pay', 1);
+	INSERT INTO pay VALUES (17, 30, 'i');
+EXCEPTION WHEN SQLSTATE 'PF101' THEN
+	GET STACKED DIAGNOSTICS t = TABLE_NAME, c = COLUMN_NAME;
+	ASSERT (t, c) = ('pay', 'op');
+	RAISE WARNING 'another request';
+END
+$$;
+BEGIN;
+SELECT fence.check('pay', 1), fresh FROM fence.claim('k', 'public.pay');
+INSERT INTO pay VALUES (17, 30, 'k');
+ROLLBACK;
 
 -- The scope is the name that the table had at first: neither a rename, nor
 -- another policy, nor another schema makes it forget its keys.

@@ -340,6 +340,50 @@ SELECT fence.raise_mark('obs-lease', 2);
 COMMIT;
 TABLE obs;
 
+-- a lease server that cannot be asked, at the write or at commit; or may not be used; or is gone
+CREATE SERVER obs_server FOREIGN DATA WRAPPER fence_redis OPTIONS (socket '/nonexistent');
+CREATE SERVER obs_late FOREIGN DATA WRAPPER fence_redis OPTIONS (socket '/nonexistent', validate 'commit');
+SELECT fence.protect('obs', 'obs-server', lease => 'obs_server', mode => 'observe');
+BEGIN;
+SELECT fence.check('obs-server', 1, 'a');
+UPDATE obs SET qty = 5;
+COMMIT;
+CREATE ROLE regress_fence_obs;
+SELECT fence.grant_writer('regress_fence_obs');
+GRANT ALL ON obs TO regress_fence_obs;
+SET ROLE regress_fence_obs;
+BEGIN;
+SELECT fence.check('obs-server', 1, 'a');
+UPDATE obs SET qty = 6;
+COMMIT;
+RESET ROLE;
+SELECT fence.protect('obs', 'obs-server', lease => 'obs_late', mode => 'observe');
+BEGIN;
+SELECT fence.check('obs-server', 1, 'a');
+UPDATE obs SET qty = 7;
+COMMIT;
+DROP SERVER obs_server;
+BEGIN;
+SELECT fence.check('obs-server', 1, 'a');
+UPDATE obs SET qty = 8;
+DROP SERVER obs_late;
+COMMIT;
+BEGIN;
+SELECT fence.check('obs-server', 1, 'a');
+UPDATE obs SET qty = 8;
+COMMIT;
+CREATE FOREIGN DATA WRAPPER obs_wrapper;
+CREATE SERVER obs_late FOREIGN DATA WRAPPER obs_wrapper;
+BEGIN;
+SELECT fence.check('obs-server', 1, 'a');
+UPDATE obs SET qty = 9;
+COMMIT;
+TABLE obs;
+DROP SERVER obs_late;
+DROP FOREIGN DATA WRAPPER obs_wrapper;
+DROP OWNED BY regress_fence_obs;
+DROP ROLE regress_fence_obs;
+
 --
 -- Switching: at once, in both directions, never without a guard between
 --

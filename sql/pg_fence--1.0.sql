@@ -234,7 +234,7 @@ AS 'MODULE_PATHNAME', 'fence_evict';
 -- for operators: it terminates sessions
 REVOKE ALL ON FUNCTION fence.evict(text) FROM PUBLIC;
 COMMENT ON FUNCTION fence.evict(text) IS
-	'terminates the sessions whose open transaction presented an older token for the resource; returns how many';
+	'terminates the sessions whose open transaction presented an older token for the resource, those of superusers only for superusers; returns how many';
 
 CREATE FUNCTION fence.forget(idle interval, max_rows integer DEFAULT 1000)
 RETURNS bigint

@@ -24,42 +24,37 @@
 #include "errors.h"
 #include "prune.h"
 
-static void
-other_request_error(const FenceKey *key)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FENCE_OTHER_REQUEST),
-			 errmsg("idempotency key \"%s\" was used with another request",
-					key->key),
-			 errdetail("In scope \"%s\" it names an operation with other parameters.",
-					   key->scope),
-			 errhint("A repeated operation must bring the same request; a new one needs a new key.")));
-}
-
-static void
-check_request(const FenceKey *key, const FenceRequest *request,
+static const FenceVerdict *
+judge_request(const FenceKey *key, const FenceRequest *request,
 			  const FenceRequest *stored)
 {
-	if (request->len != stored->len ||
-		(request->len > 0 &&
-		 memcmp(request->digest, stored->digest, request->len) != 0))
-		other_request_error(key);
+	if (request->len == stored->len &&
+		(request->len == 0 ||
+		 memcmp(request->digest, stored->digest, request->len) == 0))
+		return NULL;
+	return fence_verdict(ERRCODE_FENCE_OTHER_REQUEST,
+						 psprintf("idempotency key \"%s\" was used with another request",
+								  key->key),
+						 psprintf("In scope \"%s\" it names an operation with other parameters.",
+								  key->scope),
+						 "A repeated operation must bring the same request; a new one needs a new key.");
 }
 
 /*
  * The transaction's snapshot is older than the claim of another one: what it
  * has read may be, too.  With a new snapshot it would replay.
  */
-static void
-check_visible(FenceUnique *claims, const FenceKey *key)
+static const FenceVerdict *
+judge_visible(FenceUnique *claims, const FenceKey *key)
 {
 	if (fence_unique_visible(claims))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not serialize access due to concurrent claim of idempotency key \"%s\"",
-					key->key),
-			 errhint("Retry the transaction; it will find the key claimed.")));
+		return NULL;
+	return fence_verdict(ERRCODE_T_R_SERIALIZATION_FAILURE,
+						 psprintf("could not serialize access due to concurrent claim of idempotency key \"%s\"",
+								  key->key),
+						 psprintf("In scope \"%s\" it was claimed after the transaction's snapshot was taken.",
+								  key->scope),
+						 "Retry the transaction; it will find the key claimed.");
 }
 
 static void
@@ -89,52 +84,61 @@ take_over(const FenceKey *key, const FenceClaim *own,
 }
 
 /*
- * This transaction has claimed the key before.  True if that is the claim
- * that is asked for now.
+ * This transaction has claimed the key before.  Sets *fresh if that is the
+ * claim that is asked for now.
  */
-static bool
+static const FenceVerdict *
 claim_again(const FenceKey *key, const FenceClaim *own,
-			const FenceClaimRequest *request)
+			const FenceClaimRequest *request, bool *fresh)
 {
+	*fresh = true;
 	if (fence_same_statement(&own->statement, &request->statement))
-		return true;
+		return NULL;
 	switch (own->state)
 	{
 		case FENCE_CLAIM_OPEN:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("idempotency key \"%s\" is already claimed by this transaction, and not completed",
-							key->key),
-					 errhint("Call fence.complete() for the first claim before the key is asked for again.")));
-			break;
+			return fence_verdict(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+								 psprintf("idempotency key \"%s\" is already claimed by this transaction, and not completed",
+										  key->key),
+								 psprintf("Its scope is \"%s\".", key->scope),
+								 "Call fence.complete() for the first claim before the key is asked for again.");
 		case FENCE_CLAIM_UNWRITTEN:
 			take_over(key, own, request);
-			return true;
+			break;
 		case FENCE_CLAIM_DONE:
+			*fresh = false;
 			break;
 	}
-	return false;
+	return NULL;
 }
 
 /* The row that is there is in the slot. */
-static void
+static const FenceVerdict *
 claim_existing(FenceUnique *claims, const FenceKey *key,
 			   const FenceClaimRequest *request, FenceClaimResult *result)
 {
 	const FenceClaim *own = fence_claimed(key);
+	const FenceVerdict *verdict = NULL;
 	FenceClaimRow row;
 
 	if (own == NULL)
-		check_visible(claims, key);
+		verdict = judge_visible(claims, key);
+	if (verdict != NULL)
+		return verdict;
 	fence_claim_row_read(claims, key, &row);
-	check_request(key, &request->request, &row.request);
+	verdict = judge_request(key, &request->request, &row.request);
+	result->fresh = false;
+	if (verdict == NULL && own != NULL)
+		verdict = claim_again(key, own, request, &result->fresh);
+	if (verdict != NULL)
+		return verdict;
 
-	result->fresh = (own != NULL && claim_again(key, own, request));
 	result->claimed_at = row.claimed_at;
 	result->has_response = (row.has_response && !result->fresh);
 	if (result->has_response)
 		result->response =
 			PointerGetDatum(PG_DETOAST_DATUM_COPY(row.response));
+	return NULL;
 }
 
 static bool
@@ -159,37 +163,37 @@ claim_fresh(FenceUnique *claims, const FenceKey *key,
 
 /*
  * Claims the key, or finds out what came of the operation.  Waits for another
- * transaction that has claimed it.  Raises PF101 if the key belongs to another
- * request, 40001 if the transaction's snapshot is too old to tell, and 55000
- * if this transaction has a claim on it open.
+ * transaction that has claimed it.  Returns a verdict, and no result, if
+ * neither can be: PF101 if the key belongs to another request, 40001 if the
+ * transaction's snapshot is too old to tell, and 55000 if this transaction has
+ * a claim on it open.
  *
  * A replay writes nothing.
  */
-void
+const FenceVerdict *
 fence_claim_with(FenceUnique *claims, const FenceKey *key,
 				 const FenceClaimRequest *request, FenceClaimResult *result)
 {
 	for (;;)
 	{
 		if (fence_unique_find(claims, UUIDPGetDatum(&key->id)))
-		{
-			claim_existing(claims, key, request, result);
-			return;
-		}
+			return claim_existing(claims, key, request, result);
 		if (claim_fresh(claims, key, request, result))
-			return;
+			return NULL;
 	}
 }
 
-void
+const FenceVerdict *
 fence_claim(const FenceKey *key, const FenceClaimRequest *request,
 			FenceClaimResult *result)
 {
+	const FenceVerdict *verdict;
 	FenceUnique claims;
 
 	fence_claims_open(&claims, RowExclusiveLock);
-	fence_claim_with(&claims, key, request, result);
+	verdict = fence_claim_with(&claims, key, request, result);
 	fence_unique_close(&claims);
+	return verdict;
 }
 
 /*

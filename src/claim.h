@@ -13,6 +13,7 @@
 
 #include "claim_row.h"
 #include "claimed.h"
+#include "verdict.h"
 
 /* How long a key is kept, if the caller does not say. */
 #define FENCE_RETAIN_DEFAULT	USECS_PER_DAY
@@ -34,11 +35,13 @@ typedef struct FenceClaimResult
 	Datum		response;		/* jsonb, palloc'd */
 } FenceClaimResult;
 
-extern void fence_claim_with(FenceUnique *claims, const FenceKey *key,
-							 const FenceClaimRequest *request,
-							 FenceClaimResult *result);
-extern void fence_claim(const FenceKey *key, const FenceClaimRequest *request,
-						FenceClaimResult *result);
+extern const FenceVerdict *fence_claim_with(FenceUnique *claims,
+											const FenceKey *key,
+											const FenceClaimRequest *request,
+											FenceClaimResult *result);
+extern const FenceVerdict *fence_claim(const FenceKey *key,
+									   const FenceClaimRequest *request,
+									   FenceClaimResult *result);
 extern bool fence_claim_written(const FenceKey *key);
 extern void fence_complete(const FenceKey *key, bool has_response,
 						   Datum response);

@@ -226,7 +226,8 @@ refuse_open_claims(void)
 /*
  * A guard has claimed keys for rows that then were not written, because of ON
  * CONFLICT DO NOTHING or another trigger.  Nothing has happened under these
- * keys, so they are free again.
+ * keys, so they are free again; as they are if the transaction has dropped the
+ * extension.
  */
 static void
 drop_unwritten_claims(void)
@@ -234,7 +235,7 @@ drop_unwritten_claims(void)
 	const Note *note = next_claim(newest, FENCE_CLAIM_UNWRITTEN);
 	FenceUnique claims;
 
-	if (note == NULL)
+	if (note == NULL || !fence_claims_exist())
 		return;
 	fence_claims_open(&claims, RowExclusiveLock);
 	for (; note != NULL; note = next_claim(note->older, FENCE_CLAIM_UNWRITTEN))

@@ -7,6 +7,9 @@
  * open transaction has locked stay locked until it ends, and a frozen client
  * never ends it.
  *
+ * This right can be granted, so it must not reach further than that of
+ * pg_signal_backend: a superuser's session is ended by superusers only.
+ *
  * IDENTIFICATION
  *	  src/evict.c
  *
@@ -18,12 +21,21 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 
 #include "args.h"
 #include "resource.h"
 
 PG_FUNCTION_INFO_V1(fence_evict);
+
+/* As in pg_signal_backend(); a process without a role is the server's own. */
+static bool
+may_terminate(const PGPROC *proc)
+{
+	return superuser() ||
+		(OidIsValid(proc->roleId) && !superuser_arg(proc->roleId));
+}
 
 /*
  * It may have ended by itself since it was found, and its process id be used
@@ -32,8 +44,20 @@ PG_FUNCTION_INFO_V1(fence_evict);
 static bool
 terminate(int pid, const FenceName *name)
 {
-	if (BackendPidGetProc(pid) == NULL)
+	const PGPROC *proc = BackendPidGetProc(pid);
+
+	if (proc == NULL)
 		return false;
+	if (!may_terminate(proc))
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("backend %d, an older holder of resource \"%.*s\", remains",
+						pid, name->len, name->data),
+				 errdetail("It is a session of a superuser."),
+				 errhint("Only a superuser may terminate it.")));
+		return false;
+	}
 	ereport(LOG,
 			(errmsg("backend %d, an older holder of resource \"%.*s\", terminated by \"%s\"",
 					pid, name->len, name->data,

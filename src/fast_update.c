@@ -30,8 +30,8 @@
  *	  time, and not judged a second time either.
  *
  * AFTER ROW judges again what other triggers may have changed meanwhile, and
- * rows that come to a resource.  Here there are no such triggers, and an UPDATE
- * that may do the latter is unusual.
+ * rows that come to a resource.  Here there are no such triggers, and an
+ * UPDATE that may do the latter is unusual.
  *
  * Without a token column, nothing depends on the row but the names of its
  * resources, and what is presented for them cannot be lost before the trigger
@@ -337,7 +337,7 @@ may_leave(Relation relation, const FencePolicy *policy,
 		is_updated(policy->token_attnum, columns);
 }
 
-/* Tables on which a row is what the executor has made, and nobody else asks. */
+/* Tables where a row is what the executor has made, and nobody else asks. */
 static bool
 is_usual_target(const ResultRelInfo *target)
 {
@@ -412,8 +412,8 @@ is_plain_guard(const Trigger *trigger)
 }
 
 /*
- * The guard's trigger that judges updates: BEFORE ROW if it has one, which then
- * is the only one for UPDATE, else AFTER ROW.
+ * The guard's trigger that judges updates: BEFORE ROW if it has one, which
+ * then is the only one for UPDATE, else AFTER ROW.
  */
 static Trigger *
 find_guard(const TriggerDesc *triggers)

@@ -70,6 +70,7 @@ typedef struct GuardStatement
 {
 	const FencePolicy *policy;	/* no execution outlives its transaction */
 	bool		in_merge;
+	bool		unfit;			/* can judge nothing, and has said so */
 
 	FenceRowName old_name;		/* of the row judged last */
 	FenceRowName new_name;
@@ -814,18 +815,17 @@ is_proper_kind(const GuardCall *call)
 										  has_before_row(call));
 }
 
-static void
-check_proper_kind(const GuardCall *call)
+static const FenceVerdict *
+judge_kind(const GuardCall *call)
 {
 	if (is_proper_kind(call))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-			 errmsg("trigger \"%s\" on table \"%s\" is not of a kind that can guard it",
-					call->trigdata->tg_trigger->tgname,
-					RelationGetRelationName(call->relation)),
-			 errhint("Let fence.protect() create the triggers."),
-			 errtable(call->relation)));
+		return NULL;
+	return fence_verdict(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+						 psprintf("trigger \"%s\" on table \"%s\" is not of a kind that can guard it",
+								  call->trigdata->tg_trigger->tgname,
+								  RelationGetRelationName(call->relation)),
+						 "As it fires, it cannot judge all writes by its policy.",
+						 "Let fence.protect() create the triggers.");
 }
 
 /*
@@ -843,7 +843,8 @@ first_report(const GuardCall *call)
 }
 
 /*
- * An error, or a warning where the guard only observes.
+ * An error, or a warning where the guard only observes.  In place of a write,
+ * INSTEAD OF, there is nothing to let through.
  */
 static void
 report(const GuardCall *call)
@@ -852,7 +853,8 @@ report(const GuardCall *call)
 
 	site.relation = call->relation;
 	site.attnum = call->attnum;
-	if (!call->policy->observe)
+	if (!call->policy->observe ||
+		TRIGGER_FIRED_INSTEAD(call->trigdata->tg_event))
 		fence_verdict_report(ERROR, call->verdict, &site);
 	if (first_report(call))
 		fence_verdict_report(WARNING, call->verdict, &site);
@@ -938,10 +940,15 @@ start_statement(GuardCall *call, FmgrInfo *flinfo)
 	error_context_stack = &context;
 
 	open_statement(call, flinfo);
+	call->statement->unfit = call->policy->problem != NULL;
 	if (!IsLogicalWorker() &&
 		!accepted(call, call->policy->problem, call->policy->problem_attnum))
 		report(call);
-	check_proper_kind(call);
+	if (!accepted(call, judge_kind(call), InvalidAttrNumber))
+	{
+		call->statement->unfit = true;
+		report(call);
+	}
 
 	error_context_stack = context.previous;
 }
@@ -1064,7 +1071,7 @@ fence_guard(PG_FUNCTION_ARGS)
 		start_statement(&call, fcinfo->flinfo);
 	else
 		open_statement(&call, fcinfo->flinfo);
-	if (call.policy->problem != NULL)
+	if (call.statement->unfit)
 		return result;
 	if (IsLogicalWorker())
 	{

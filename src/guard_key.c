@@ -136,7 +136,8 @@ duplicate(const FenceKeyedRow *row, const FenceKey *key,
 
 /*
  * Claims the key for the statement.  *skip is set if it is a duplicate that
- * may be skipped; without skip, none may.
+ * may be skipped; without skip, none may.  What fence.claim() was called for in
+ * the scope of the table, with a request or without an end, is no duplicate.
  */
 static const FenceVerdict *
 claim_key(const FenceKeyedRow *row, const FenceKey *key, bool *skip)
@@ -144,6 +145,7 @@ claim_key(const FenceKeyedRow *row, const FenceKey *key, bool *skip)
 	FenceClaimRequest request = {0};
 	FenceClaimResult result;
 	const FenceClaim *own = fence_claimed(key);
+	const FenceVerdict *verdict;
 
 	request.retain = FENCE_RETAIN_DEFAULT;
 	request.state = FENCE_CLAIM_UNWRITTEN;
@@ -151,9 +153,9 @@ claim_key(const FenceKeyedRow *row, const FenceKey *key, bool *skip)
 	if (own != NULL && fence_same_statement(&own->statement,
 											&request.statement))
 		return NULL;
-	fence_claim(key, &request, &result);
-	if (result.fresh)
-		return NULL;
+	verdict = fence_claim(key, &request, &result);
+	if (verdict != NULL || result.fresh)
+		return verdict;
 	if (skip == NULL || !may_skip(row))
 		return duplicate(row, key, result.claimed_at);
 	*skip = true;
@@ -240,8 +242,8 @@ before_update(const FenceKeyedRow *row, FenceExecution *execution, bool *skip)
 }
 
 /*
- * BEFORE ROW, INSERT or UPDATE.  Returns a verdict if the row has no key or a
- * duplicate one; sets *skip if it is to be left alone.
+ * BEFORE ROW, INSERT or UPDATE.  Returns a verdict if the row has no key, or
+ * one that is not free; sets *skip if it is to be left alone.
  */
 const FenceVerdict *
 fence_key_before_write(const FenceKeyedRow *row, bool *skip)

@@ -101,6 +101,22 @@ fence_row_missing(const FenceName *name, int64 token)
 }
 
 /*
+ * 55000: nothing is left to judge by.
+ */
+const FenceVerdict *
+fence_table_missing(const FenceName *name, int64 token)
+{
+	FenceVerdict *verdict;
+
+	verdict = fence_verdict(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+							psprintf("fencing token %lld for resource \"%.*s\" cannot be judged any more",
+									 (long long) token, name->len, name->data),
+							"Extension pg_fence has been dropped since it was presented.",
+							"Drop the extension in a transaction that presents no token.");
+	return fence_verdict_about(verdict, name, token, 0);
+}
+
+/*
  * PF004: above the last number issued here.
  */
 const FenceVerdict *

@@ -22,6 +22,8 @@ extern const FenceVerdict *fence_overtaken(const FenceName *name,
 										   int64 token);
 extern const FenceVerdict *fence_row_missing(const FenceName *name,
 											 int64 token);
+extern const FenceVerdict *fence_table_missing(const FenceName *name,
+											   int64 token);
 extern const FenceVerdict *fence_never_issued(const FenceName *name,
 											  int64 token,
 											  const FenceRow *row);

@@ -648,6 +648,12 @@ judge_at_commit(const PresentedResource *entry, Snapshot snapshot)
 	const Presentation *top = entry->top;
 	FenceRow	row;
 
+	if (!fence_resource_exists())
+	{
+		enforce(entry, DEMAND_ORDER,
+				fence_table_missing(&entry->name, top->token));
+		return;
+	}
 	fence_row_read_at(&entry->name, snapshot, &row);
 	if (fence_row_outranks(&row, top->token))
 		enforce(entry, DEMAND_ORDER,

@@ -194,12 +194,13 @@ take_looks(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	FenceUnique claims;
+	uint32		left;
 
 	if (!fence_claims_exist())
 		return;
 	fence_claims_open(&claims, RowExclusiveLock);
-	looks = Min(looks, RelationGetNumberOfBlocks(claims.heap));
-	for (; looks > 0; looks--)
+	left = Min(looks, RelationGetNumberOfBlocks(claims.heap));
+	for (; left > 0; left--)
 		(void) prune(&claims, now, ROWS_PER_LOOK, PAGES_PER_LOOK, true);
 	fence_unique_close(&claims);
 }
@@ -214,8 +215,13 @@ xact_callback(XactEvent event, void *arg)
 				take_looks();
 			break;
 		case XACT_EVENT_COMMIT:
+			looks = 0;
+			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
+			/* The next claim makes up for it, lest a rhythm starves them. */
+			if (looks > 0)
+				claims_left = 0;
 			looks = 0;
 			break;
 		default:

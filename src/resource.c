@@ -328,6 +328,15 @@ fence_lock_contested(const FenceName *name, LOCKMODE mode)
 	return count > 0;
 }
 
+/*
+ * Is there the table?  The transaction may have dropped the extension.
+ */
+bool
+fence_resource_exists(void)
+{
+	return OidIsValid(fence_relid("resource", true));
+}
+
 Relation
 fence_resource_open(LOCKMODE mode)
 {

@@ -89,6 +89,7 @@ extern bool fence_lock_held(const FenceName *name, LOCKMODE mode);
 extern void fence_unlock(const FenceName *name, LOCKMODE mode);
 extern bool fence_lock_contested(const FenceName *name, LOCKMODE mode);
 
+extern bool fence_resource_exists(void);
 extern Relation fence_resource_open(LOCKMODE mode);
 extern void fence_row_of_slot(TupleTableSlot *slot, FenceName *name,
 							  FenceRow *row);

@@ -114,8 +114,8 @@ fence_index_open(Relation heap, LOCKMODE mode)
 }
 
 /*
- * Deletes the version of a row at tid; false if somebody else has locked, changed or
- * deleted it, which is not waited for.
+ * Deletes the version of a row at tid; false if somebody else has locked,
+ * changed or deleted it, which is not waited for.
  */
 bool
 fence_table_delete(Relation heap, ItemPointer tid)

@@ -133,7 +133,8 @@ fence_unique_fetch_own(FenceUnique *table, ItemPointerData tid)
 	bool		again = false;
 	bool		found;
 
-	if (ItemPointerGetBlockNumber(&tid) >= RelationGetNumberOfBlocks(table->heap))
+	if (ItemPointerGetBlockNumber(&tid) >=
+		RelationGetNumberOfBlocks(table->heap))
 		return false;
 	fetch = table_index_fetch_begin(table->heap);
 	found = table_index_fetch_tuple(fetch, &tid, SnapshotSelf, table->slot,

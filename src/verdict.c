@@ -58,6 +58,17 @@ site_fields(const FenceSite *site)
 	return errtable(site->relation);
 }
 
+static void
+report(int elevel, const FenceVerdict *verdict, const FenceSite *site)
+{
+	ereport(elevel,
+			(errcode(verdict->sqlstate),
+			 errmsg_internal("%s", verdict->message),
+			 errdetail_internal("%s", verdict->detail),
+			 errhint("%s", verdict->hint),
+			 site_fields(site)));
+}
+
 /*
  * Raises a verdict, or reports it as a warning.  The site may be NULL.  Either
  * way it goes to the record, which outlives the transaction.
@@ -67,10 +78,16 @@ fence_verdict_report(int elevel, const FenceVerdict *verdict,
 					 const FenceSite *site)
 {
 	fence_rejection(verdict, site, elevel < ERROR);
-	ereport(elevel,
-			(errcode(verdict->sqlstate),
-			 errmsg_internal("%s", verdict->message),
-			 errdetail_internal("%s", verdict->detail),
-			 errhint("%s", verdict->hint),
-			 site_fields(site)));
+	report(elevel, verdict, site);
+}
+
+/*
+ * Raises a verdict, if there is one, on what is neither a token nor a write:
+ * the record of these is not for it.
+ */
+void
+fence_verdict_raise(const FenceVerdict *verdict)
+{
+	if (verdict != NULL)
+		report(ERROR, verdict, NULL);
 }

@@ -491,7 +491,7 @@ sub pgbench
 
 =item session($node, %params)
 
-A psql of its own; params: dbname, options (for the connection: "-c name=value").
+A psql of its own; params: dbname, user, options (for the connection: "-c name=value").
 
 =cut
 
@@ -520,6 +520,7 @@ sub new
 
 	$self->{name} = 'session ' . ++$sessions;
 	$connection .= " application_name='$self->{name}'";
+	$connection .= " user='$params{user}'" if defined $params{user};
 	(my $options = $params{options} // '') =~ s/([\\'])/\\$1/g;
 	$connection .= " options='$options'";
 	$self->{timer} = IPC::Run::timeout($FenceTest::patience);
