@@ -89,8 +89,27 @@ fence_reply_reader(void)
 	return reader;
 }
 
-/* Redis 7 adds the digest of the script in which an error was raised. */
-#define SCRIPT_TAIL			" script: "
+/*
+ * Cuts off the digest of the script in which an error was raised, which Redis
+ * 7 adds.  The text may already end within it.
+ */
+static void
+cut_script(char *problem)
+{
+	static const char *const word = " script: ";
+	char	   *tail = problem;
+
+	while ((tail = strstr(tail, word)) != NULL)
+	{
+		const char *digest = tail + strlen(word);
+		char		next = digest[strspn(digest, "0123456789abcdef")];
+
+		if (next == '\0' || next == ',')
+			*tail = '\0';
+		else
+			tail++;
+	}
+}
 
 /*
  * Sets the status and a text that is fit for an error message: it comes from
@@ -101,7 +120,6 @@ fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
 					const char *text, size_t len)
 {
 	char	   *problem = decoded->problem;
-	char	   *tail;
 	size_t		i;
 
 	decoded->status = status;
@@ -109,12 +127,8 @@ fence_reply_problem(FenceReply *decoded, FenceReplyStatus status,
 	for (i = 0; i < len; i++)
 		problem[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
 	problem[len] = '\0';
-	tail = strstr(problem, SCRIPT_TAIL);
-	if (tail != NULL)
-	{
-		*tail = '\0';
-		len = tail - problem;
-	}
+	cut_script(problem);
+	len = strlen(problem);
 	if (len > 0 && problem[len - 1] == '.')
 		problem[len - 1] = '\0';
 }

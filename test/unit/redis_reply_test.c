@@ -198,7 +198,9 @@ test_problem(void)
 	/* without what Redis 7 adds for a script, and without a full stop */
 	decoded = decode_text("-OOM command not allowed. script: 0123abcd, on @user_script:1.\r\n", FENCE_EXPECT_OK);
 	CHECK(strcmp(decoded.problem, "OOM command not allowed") == 0);
-	decoded = decode_text("- script: x\r\n", FENCE_EXPECT_OK);
+	decoded = decode_text("-ERR ACL failure in script: User x may not. script: 0123abcd, on @user_script:1.\r\n", FENCE_EXPECT_OK);
+	CHECK(strcmp(decoded.problem, "ERR ACL failure in script: User x may not") == 0);
+	decoded = decode_text("- script: 0a\r\n", FENCE_EXPECT_OK);
 	CHECK(decoded.problem[0] == '\0');
 }
 
