@@ -109,7 +109,7 @@ release_services() {
 
 # ---------------------------------------------------------------- folder, user, cleanup
 
-# prepare: temporary folder, user, PATH.  Call it once, after need_packages.
+# prepare [FOLDER]: temporary folder in there, user, PATH.  Call it once, after need_packages.
 prepare() {
 	PG_BIN=/usr/lib/postgresql/$(pg_major)/bin
 	[ -x "$PG_BIN/postgres" ] || die "no PostgreSQL server in $PG_BIN"
@@ -123,7 +123,7 @@ prepare() {
 
 	# Short, because it will hold unix sockets, whose paths may have 107 bytes.
 	# Closed to others, because the servers trust whoever reaches their socket.
-	FENCE_TMP=$(mktemp -d /tmp/pg_fence.XXXXXX)
+	FENCE_TMP=$(mktemp -d "${1:-/tmp}/pg_fence.XXXXXX")
 	mkdir "$FENCE_TMP/home"
 	[ "$(id -u)" -ne 0 ] || chown -R "$FENCE_USER:" "$FENCE_TMP"
 }
