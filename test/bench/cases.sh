@@ -167,20 +167,20 @@ define_statistics() {
 define_whole() {
 	local check="SELECT fence.check('stock:1', 33);"
 
-	whole wide_plain '' 'plain `UPDATE`' 'UPDATE wide_plain SET qty = qty + 1;' 'VACUUM wide_plain'
+	whole wide_plain '' 'plain `UPDATE`' 'UPDATE wide_plain SET qty = qty + 1;' "$(as_new wide_plain)"
 	whole wide_where wide_plain '`WHERE token <= n` by hand' \
-		'UPDATE wide_plain SET qty = qty + 1, token = 33 WHERE token <= 33;' 'VACUUM wide_plain'
-	whole wide_empty wide_plain 'empty C row trigger' 'UPDATE wide_empty SET qty = qty + 1;' 'VACUUM wide_empty'
+		'UPDATE wide_plain SET qty = qty + 1, token = 33 WHERE token <= 33;' "$(as_new wide_plain)"
+	whole wide_empty wide_plain 'empty C row trigger' 'UPDATE wide_empty SET qty = qty + 1;' "$(as_new wide_empty)"
 	whole wide_compare wide_plain 'C row trigger that compares' \
-		'UPDATE wide_compare SET qty = qty + 1, token = 33;' 'VACUUM wide_compare'
+		'UPDATE wide_compare SET qty = qty + 1, token = 33;' "$(as_new wide_compare)"
 	whole wide_compare_plpgsql wide_plain 'the same in PL/pgSQL' \
-		'UPDATE wide_compare_plpgsql SET qty = qty + 1, token = 33;' 'VACUUM wide_compare_plpgsql'
-	whole wide_row wide_plain '**row mark**' 'UPDATE wide_row SET qty = qty + 1, token = 33;' 'VACUUM wide_row'
+		'UPDATE wide_compare_plpgsql SET qty = qty + 1, token = 33;' "$(as_new wide_compare_plpgsql)"
+	whole wide_row wide_plain '**row mark**' 'UPDATE wide_row SET qty = qty + 1, token = 33;' "$(as_new wide_row)"
 	whole wide_resource wide_plain '**resource mark**' "$check UPDATE wide_resource SET qty = qty + 1;" \
-		'VACUUM wide_resource'
-	whole wide_both wide_plain '**both marks**' "$check UPDATE wide_both SET qty = qty + 1;" 'VACUUM wide_both'
+		"$(as_new wide_resource)"
+	whole wide_both wide_plain '**both marks**' "$check UPDATE wide_both SET qty = qty + 1;" "$(as_new wide_both)"
 	whole wide_table wide_plain '**plain name as template**' "$check UPDATE wide_table SET qty = qty + 1;" \
-		'VACUUM wide_table'
+		"$(as_new wide_table)"
 	whole load_plain '' 'plain `COPY`' "COPY copy_plain FROM '$FENCE_TMP/rows';" 'TRUNCATE copy_plain'
 	whole load_resource load_plain '**resource mark**' "$check COPY copy_resource FROM '$FENCE_TMP/rows';" \
 		'TRUNCATE copy_resource'
