@@ -3,14 +3,18 @@
  * counters.c
  *	  Sets of counters in shared memory, found by a key.
  *
- * A set has a fixed number of rows.  Whoever counts finds his row under the
- * set's lock in shared mode and adds with atomic instructions; only to make a
- * row the lock is taken exclusively.  Nothing here allocates or raises
- * anything, so that it can be called while an error is under way.
+ * A set has a fixed number of rows.  Whoever counts finds his row without a
+ * lock, pins it and adds with atomic instructions.  The set's lock is for what
+ * changes which row is whose; that waits for pins, too.  Nothing here allocates
+ * or raises anything, so that it can be called while an error is under way.
  *
- * When all rows are in use, one that is seldom used gives way: a hand goes
- * round and takes a use from each row that it passes, as for the server's
- * buffers.  What the row had counted goes to the rest of its database, a row
+ * What counting costs is mostly memory that the processor has to fetch.  So
+ * what is needed to find a row, to pin it, and to add to its first counter, is
+ * in one cache line, and there are more buckets than rows, so that rows of
+ * others are seldom on the way.
+ *
+ * When no row is free, one that is seldom used gives way: a hand goes round
+ * and takes a use from each row that it passes, as for the server's buffers.  What the row had counted goes to the rest of its database, a row
  * with the empty key, so that nothing is lost.  Rests stay; only when there
  * is nothing else, the one of another database gives way: else databases that
  * are dropped would use up the rows in the end.
@@ -26,6 +30,7 @@
 #include "port/atomics.h"
 #include "port/pg_bitutils.h"
 #include "storage/lwlock.h"
+#include "storage/s_lock.h"
 #include "storage/shmem.h"
 
 #include "counters.h"
@@ -33,181 +38,311 @@
 /* Uses that a row can have saved up against the hand. */
 #define MAX_USES	5
 
-#define NO_ROW		(-1)
+#define NO_ROW		PG_UINT32_MAX
+
+/* In Row.users: the row is not to be pinned. */
+#define CLOSED		0x80000000
+
+/* So far we go along a chain without the lock. */
+#define MAX_STEPS	8
 
 static const FenceCounterKey rest = {0, "", 0};
 
 typedef struct Row
 {
-	int			next;			/* in the chain of its bucket */
+	pg_atomic_uint32 users;		/* pins, and CLOSED, as free rows are */
+	pg_atomic_uint32 uses;		/* saved up */
+	pg_atomic_uint32 next;		/* in the chain of its bucket, or of the free */
 	Oid			dbid;			/* InvalidOid: free */
 	uint64		hash;
+	pg_atomic_uint64 first;		/* counter; the others come after the key */
 	int			keylen;			/* 0: the rest of the database */
-	pg_atomic_uint32 uses;
-	pg_atomic_uint64 counters[FLEXIBLE_ARRAY_MEMBER];	/* then the key */
+	char		key[FLEXIBLE_ARRAY_MEMBER];
 } Row;
 
 struct FenceCounters
 {
 	LWLock		lock;
-	int			max;			/* rows */
+	uint32		max;			/* rows */
+	uint32		hand;
+	uint32		free;			/* the first of the free rows */
 	int			ncounters;
-	int			nbuckets;		/* a power of two */
+	uint32		nbuckets;		/* a power of two */
 	Size		rows;			/* where they begin */
 	Size		row_size;
-	int			hand;
-	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* then the rows */
+	Size		others;			/* where they begin in a row */
+	pg_atomic_uint32 buckets[FLEXIBLE_ARRAY_MEMBER];	/* then the rows */
 };
 
 static Size
-buckets_size(int nbuckets)
+buckets_size(uint32 nbuckets)
 {
-	return MAXALIGN(add_size(offsetof(FenceCounters, buckets),
-							 mul_size(nbuckets, sizeof(int))));
+	return CACHELINEALIGN(add_size(offsetof(FenceCounters, buckets),
+								   mul_size(nbuckets,
+											sizeof(pg_atomic_uint32))));
+}
+
+static Size
+others_offset(int keysize)
+{
+	return MAXALIGN(offsetof(Row, key) + keysize);
 }
 
 static Size
 row_size(int keysize, int ncounters)
 {
-	return MAXALIGN(offsetof(Row, counters) +
-					ncounters * sizeof(pg_atomic_uint64) + keysize);
+	return CACHELINEALIGN(others_offset(keysize) +
+						  (ncounters - 1) * sizeof(pg_atomic_uint64));
 }
 
 static Row *
-row_at(FenceCounters *set, int i)
+row_at(FenceCounters *set, uint32 i)
 {
 	return (Row *) ((char *) set + set->rows + i * set->row_size);
 }
 
-static char *
-row_key(const FenceCounters *set, Row *row)
+static pg_atomic_uint64 *
+counter_of(const FenceCounters *set, Row *row, int i)
 {
-	return (char *) &row->counters[set->ncounters];
+	if (i == 0)
+		return &row->first;
+	return (pg_atomic_uint64 *) ((char *) row + set->others) + i - 1;
+}
+
+static uint32
+buckets_for(int max)
+{
+	return pg_nextpower2_32(max) * 2;
 }
 
 Size
 fence_counters_size(int max, int keysize, int ncounters)
 {
-	return add_size(buckets_size(pg_nextpower2_32(max)),
+	return add_size(buckets_size(buckets_for(max)),
 					mul_size(max, row_size(keysize, ncounters)));
+}
+
+static void
+init_row(FenceCounters *set, Row *row)
+{
+	int			i;
+
+	pg_atomic_init_u32(&row->users, CLOSED);
+	pg_atomic_init_u32(&row->uses, 0);
+	pg_atomic_init_u32(&row->next, NO_ROW);
+	row->dbid = InvalidOid;
+	for (i = 0; i < set->ncounters; i++)
+		pg_atomic_init_u64(counter_of(set, row, i), 0);
+}
+
+static void
+push_free(FenceCounters *set, uint32 i)
+{
+	pg_atomic_write_u32(&row_at(set, i)->next, set->free);
+	set->free = i;
+}
+
+static uint32
+pop_free(FenceCounters *set)
+{
+	uint32		i = set->free;
+
+	if (i != NO_ROW)
+		set->free = pg_atomic_read_u32(&row_at(set, i)->next);
+	return i;
 }
 
 void
 fence_counters_init(FenceCounters *set, int max, int keysize, int ncounters,
 					int tranche)
 {
-	int			i;
-	int			j;
+	uint32		i;
 
 	LWLockInitialize(&set->lock, tranche);
 	set->max = max;
+	set->hand = 0;
 	set->ncounters = ncounters;
-	set->nbuckets = pg_nextpower2_32(max);
+	set->nbuckets = buckets_for(max);
 	set->rows = buckets_size(set->nbuckets);
 	set->row_size = row_size(keysize, ncounters);
-	set->hand = 0;
+	set->others = others_offset(keysize);
 	for (i = 0; i < set->nbuckets; i++)
-		set->buckets[i] = NO_ROW;
-	for (i = 0; i < max; i++)
+		pg_atomic_init_u32(&set->buckets[i], NO_ROW);
+	set->free = NO_ROW;
+	for (i = set->max; i-- > 0;)
 	{
-		Row		   *row = row_at(set, i);
-
-		row->dbid = InvalidOid;
-		pg_atomic_init_u32(&row->uses, 0);
-		for (j = 0; j < set->ncounters; j++)
-			pg_atomic_init_u64(&row->counters[j], 0);
+		init_row(set, row_at(set, i));
+		push_free(set, i);
 	}
 }
 
-static int *
+static pg_atomic_uint32 *
 bucket_of(FenceCounters *set, Oid dbid, uint64 hash)
 {
 	return &set->buckets[(hash ^ dbid) & (set->nbuckets - 1)];
 }
 
+static bool
+is_row_of(Row *row, Oid dbid, const FenceCounterKey *key)
+{
+	return row->hash == key->hash && row->dbid == dbid &&
+		row->keylen == key->len &&
+		memcmp(row->key, key->data, key->len) == 0;
+}
+
+static bool
+pin_row(Row *row)
+{
+	return pg_atomic_fetch_add_u32(&row->users, 1) < CLOSED;
+}
+
+static void
+unpin_row(Row *row)
+{
+	pg_atomic_fetch_sub_u32(&row->users, 1);
+}
+
+/*
+ * Keeps others from pinning the row, and waits for those who have: they need
+ * a few instructions.
+ */
+static void
+close_row(Row *row)
+{
+	SpinDelayStatus delay;
+
+	init_local_spin_delay(&delay);
+	pg_atomic_fetch_or_u32(&row->users, CLOSED);
+	while (pg_atomic_read_u32(&row->users) != CLOSED)
+		perform_spin_delay(&delay);
+	finish_spin_delay(&delay);
+	pg_memory_barrier();
+}
+
+static void
+open_row(Row *row)
+{
+	pg_atomic_fetch_and_u32(&row->users, ~CLOSED);
+}
+
+/*
+ * The row of this key, pinned; NULL if it has none, or if it is not found
+ * because others change the chain: we may end up in another one.
+ */
+static Row *
+find_pinned(FenceCounters *set, Oid dbid, const FenceCounterKey *key)
+{
+	uint32		i = pg_atomic_read_u32(bucket_of(set, dbid, key->hash));
+	int			steps;
+
+	for (steps = 0; i != NO_ROW && steps < MAX_STEPS; steps++)
+	{
+		Row		   *row = row_at(set, i);
+
+		/* a look first, so that rows of others are not written to */
+		if (row->hash == key->hash)
+		{
+			if (pin_row(row) && is_row_of(row, dbid, key))
+				return row;
+			unpin_row(row);
+		}
+		i = pg_atomic_read_u32(&row->next);
+	}
+	return NULL;
+}
+
+/*
+ * The row of this key, for those who have the lock.
+ */
 static Row *
 find_row(FenceCounters *set, Oid dbid, const FenceCounterKey *key)
 {
-	int			i = *bucket_of(set, dbid, key->hash);
+	uint32		i = pg_atomic_read_u32(bucket_of(set, dbid, key->hash));
 
 	while (i != NO_ROW)
 	{
 		Row		   *row = row_at(set, i);
 
-		if (row->hash == key->hash && row->dbid == dbid &&
-			row->keylen == key->len &&
-			memcmp(row_key(set, row), key->data, key->len) == 0)
+		if (is_row_of(row, dbid, key))
 			return row;
-		i = row->next;
+		i = pg_atomic_read_u32(&row->next);
 	}
 	return NULL;
 }
 
+/*
+ * Gives a row that is free to a key, and opens it.
+ */
 static void
-link_row(FenceCounters *set, int i, Oid dbid, const FenceCounterKey *key)
+link_row(FenceCounters *set, uint32 i, Oid dbid, const FenceCounterKey *key)
 {
 	Row		   *row = row_at(set, i);
-	int		   *bucket = bucket_of(set, dbid, key->hash);
+	pg_atomic_uint32 *bucket = bucket_of(set, dbid, key->hash);
 
 	row->dbid = dbid;
 	row->hash = key->hash;
 	row->keylen = key->len;
-	memcpy(row_key(set, row), key->data, key->len);
-	row->next = *bucket;
-	*bucket = i;
+	memcpy(row->key, key->data, key->len);
+	pg_atomic_write_u32(&row->next, pg_atomic_read_u32(bucket));
+	open_row(row);
+	pg_atomic_write_u32(bucket, i);
 }
 
+/*
+ * Closes a row and takes it from its key.
+ */
 static void
-unlink_row(FenceCounters *set, int i)
+unlink_row(FenceCounters *set, uint32 i)
 {
 	Row		   *row = row_at(set, i);
-	int		   *link = bucket_of(set, row->dbid, row->hash);
+	pg_atomic_uint32 *link = bucket_of(set, row->dbid, row->hash);
 
-	while (*link != i)
-		link = &row_at(set, *link)->next;
-	*link = row->next;
+	close_row(row);
+	while (pg_atomic_read_u32(link) != i)
+		link = &row_at(set, pg_atomic_read_u32(link))->next;
+	pg_atomic_write_u32(link, pg_atomic_read_u32(&row->next));
 	row->dbid = InvalidOid;
 }
 
 static void
-clear_row(FenceCounters *set, Row *row)
+clear_counters(FenceCounters *set, Row *row)
 {
 	int			i;
 
 	for (i = 0; i < set->ncounters; i++)
-		pg_atomic_write_u64(&row->counters[i], 0);
+		pg_atomic_write_u64(counter_of(set, row, i), 0);
 }
 
-/* Moves what the row has counted to another one. */
 static void
 move_counters(FenceCounters *set, Row *from, Row *to)
 {
 	int			i;
 
 	for (i = 0; i < set->ncounters; i++)
-		pg_atomic_fetch_add_u64(&to->counters[i],
-								pg_atomic_read_u64(&from->counters[i]));
-	clear_row(set, from);
+	{
+		uint64		amount = pg_atomic_read_u64(counter_of(set, from, i));
+
+		pg_atomic_fetch_add_u64(counter_of(set, to, i), amount);
+	}
+	clear_counters(set, from);
 }
 
 /*
- * Goes round until it finds a row that is free or not used any more; NO_ROW
- * if all that is left are the rests of databases.
+ * Goes round until it finds a row that is not used any more; NO_ROW if all
+ * that there are are the rests of databases.
  */
-static int
+static uint32
 next_victim(FenceCounters *set)
 {
-	int			steps = (MAX_USES + 1) * set->max;
+	uint32		steps = (MAX_USES + 1) * set->max;
 
 	while (steps-- > 0)
 	{
-		int			i = set->hand;
+		uint32		i = set->hand;
 		Row		   *row = row_at(set, i);
 		uint32		uses = pg_atomic_read_u32(&row->uses);
 
 		set->hand = (set->hand + 1) % set->max;
-		if (!OidIsValid(row->dbid))
-			return i;
 		if (row->keylen == 0)
 			continue;
 		if (uses == 0)
@@ -218,13 +353,13 @@ next_victim(FenceCounters *set)
 }
 
 /*
- * Makes room for a row.  The first one of a database that has to go becomes
- * its rest, and another one has to.
+ * Frees a row for another key.  The first one of a database that has to go
+ * becomes its rest, and another one has to.
  */
-static int
-free_row(FenceCounters *set)
+static uint32
+evict_row(FenceCounters *set)
 {
-	int			i;
+	uint32		i;
 
 	while ((i = next_victim(set)) != NO_ROW)
 	{
@@ -232,8 +367,6 @@ free_row(FenceCounters *set)
 		Oid			dbid = row->dbid;
 		Row		   *to;
 
-		if (!OidIsValid(dbid))
-			break;
 		unlink_row(set, i);
 		to = find_row(set, dbid, &rest);
 		if (to != NULL)
@@ -254,13 +387,13 @@ static Row *
 make_row_of_rest(FenceCounters *set, const FenceCounterKey *key)
 {
 	Row		   *ours = find_row(set, MyDatabaseId, &rest);
-	int			i = set->hand;
+	uint32		i = set->hand;
 
 	if (ours != NULL)
 		return ours;
 	set->hand = (i + 1) % set->max;
 	unlink_row(set, i);
-	clear_row(set, row_at(set, i));
+	clear_counters(set, row_at(set, i));
 	link_row(set, i, MyDatabaseId, key);
 	return row_at(set, i);
 }
@@ -268,12 +401,14 @@ make_row_of_rest(FenceCounters *set, const FenceCounterKey *key)
 static Row *
 make_row(FenceCounters *set, const FenceCounterKey *key)
 {
-	int			i = free_row(set);
+	uint32		i = pop_free(set);
 
 	if (i == NO_ROW)
+		i = evict_row(set);
+	if (i == NO_ROW)
 		return make_row_of_rest(set, key);
-	link_row(set, i, MyDatabaseId, key);
 	pg_atomic_write_u32(&row_at(set, i)->uses, 1);
+	link_row(set, i, MyDatabaseId, key);
 	return row_at(set, i);
 }
 
@@ -290,6 +425,18 @@ count_use(Row *row)
 		pg_atomic_write_u32(&row->uses, uses + 1);
 }
 
+static void
+count_in(FenceCounters *set, Row *row, const FenceIncrement *increments,
+		 int count)
+{
+	int			i;
+
+	count_use(row);
+	for (i = 0; i < count; i++)
+		pg_atomic_fetch_add_u64(counter_of(set, row, increments[i].counter),
+								increments[i].amount);
+}
+
 /*
  * Adds to counters of one row, made if it is not there.
  */
@@ -297,23 +444,19 @@ void
 fence_counters_add(FenceCounters *set, const FenceCounterKey *key,
 				   const FenceIncrement *increments, int count)
 {
-	Row		   *row;
-	int			i;
+	Row		   *row = find_pinned(set, MyDatabaseId, key);
 
-	LWLockAcquire(&set->lock, LW_SHARED);
+	if (row != NULL)
+	{
+		count_in(set, row, increments, count);
+		unpin_row(row);
+		return;
+	}
+	LWLockAcquire(&set->lock, LW_EXCLUSIVE);
 	row = find_row(set, MyDatabaseId, key);
 	if (row == NULL)
-	{
-		LWLockRelease(&set->lock);
-		LWLockAcquire(&set->lock, LW_EXCLUSIVE);
-		row = find_row(set, MyDatabaseId, key);
-		if (row == NULL)
-			row = make_row(set, key);
-	}
-	count_use(row);
-	for (i = 0; i < count; i++)
-		pg_atomic_fetch_add_u64(&row->counters[increments[i].counter],
-								increments[i].amount);
+		row = make_row(set, key);
+	count_in(set, row, increments, count);
 	LWLockRelease(&set->lock);
 }
 
@@ -340,9 +483,9 @@ fence_counters_get(FenceCounters *set, int i, char *key, int *len,
 	if (ours)
 	{
 		*len = row->keylen;
-		memcpy(key, row_key(set, row), row->keylen);
+		memcpy(key, row->key, row->keylen);
 		for (j = 0; j < set->ncounters; j++)
-			values[j] = pg_atomic_read_u64(&row->counters[j]);
+			values[j] = pg_atomic_read_u64(counter_of(set, row, j));
 	}
 	LWLockRelease(&set->lock);
 	return ours;
@@ -354,7 +497,7 @@ fence_counters_get(FenceCounters *set, int i, char *key, int *len,
 void
 fence_counters_reset(FenceCounters *set)
 {
-	int			i;
+	uint32		i;
 
 	LWLockAcquire(&set->lock, LW_EXCLUSIVE);
 	for (i = 0; i < set->max; i++)
@@ -364,7 +507,8 @@ fence_counters_reset(FenceCounters *set)
 		if (row->dbid != MyDatabaseId)
 			continue;
 		unlink_row(set, i);
-		clear_row(set, row);
+		clear_counters(set, row);
+		push_free(set, i);
 	}
 	LWLockRelease(&set->lock);
 }

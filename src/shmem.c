@@ -9,7 +9,8 @@
  * without that, too: then the first backend that needs it makes it.
  *
  * It is one block of fixed size, with the parts of FencePart one after the
- * other.  What is in a part is the business of the file that owns it.
+ * other, each with cache lines of its own.  What is in a part is the business
+ * of the file that owns it.
  *
  * IDENTIFICATION
  *	  src/shmem.c
@@ -37,7 +38,7 @@
  * The number changes with the layout: a new library may be installed while
  * the server runs, and must not meet the memory of the old one.
  */
-#define SEGMENT_NAME	"pg_fence 1"
+#define SEGMENT_NAME	"pg_fence 2"
 #define LIMITS_NAME		"pg_fence limits 1"
 
 typedef struct SharedHeader
@@ -86,11 +87,11 @@ current_limits(void)
 static Size
 shared_size(const FenceLimits *limits)
 {
-	Size		size = MAXALIGN(sizeof(SharedHeader));
+	Size		size = CACHELINEALIGN(sizeof(SharedHeader));
 	int			i;
 
 	for (i = 0; i < FENCE_PARTS; i++)
-		size = add_size(size, MAXALIGN(parts[i].size(limits)));
+		size = add_size(size, CACHELINEALIGN(parts[i].size(limits)));
 	return size;
 }
 
@@ -98,7 +99,7 @@ static void
 init_shared(void *memory, const FenceLimits *limits)
 {
 	SharedHeader *header = memory;
-	Size		offset = MAXALIGN(sizeof(SharedHeader));
+	Size		offset = CACHELINEALIGN(sizeof(SharedHeader));
 	int			i;
 
 	header->tranche = LWLockNewTrancheId();
@@ -106,7 +107,7 @@ init_shared(void *memory, const FenceLimits *limits)
 	{
 		header->offsets[i] = offset;
 		parts[i].init((char *) memory + offset, limits, header->tranche);
-		offset += MAXALIGN(parts[i].size(limits));
+		offset += CACHELINEALIGN(parts[i].size(limits));
 	}
 }
 

@@ -18,9 +18,13 @@
 /* PF001 to PF007, and everything else. */
 #define FENCE_REJECTION_CLASSES	8
 
-/* Counters of a resource; times are microseconds. */
+/*
+ * Counters of a resource; times are microseconds.  First comes the one that
+ * each transaction adds to: see counters.c.
+ */
 typedef enum FenceResourceCounter
 {
+	FENCE_RESOURCE_CHECKS,
 	FENCE_RESOURCE_ATTEMPTS,
 	FENCE_RESOURCE_ACQUIRED,
 	FENCE_RESOURCE_CONTENDED,
@@ -29,7 +33,6 @@ typedef enum FenceResourceCounter
 	FENCE_RESOURCE_TAKEOVERS,
 	FENCE_RESOURCE_HAND_OVERS,
 	FENCE_RESOURCE_BREAKS,
-	FENCE_RESOURCE_CHECKS,
 	FENCE_RESOURCE_OBSERVED,
 	FENCE_RESOURCE_REJECTIONS,
 	FENCE_RESOURCE_WAIT_TIME = FENCE_RESOURCE_REJECTIONS +

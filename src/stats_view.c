@@ -75,7 +75,11 @@ static void
 put_resource(RowMaker *maker, const char *key, int len, const uint64 *counters)
 {
 	put(maker, PointerGetDatum(cstring_to_text_with_len(key, len)), len == 0);
-	put_counters(maker, counters, FENCE_RESOURCE_WAIT_TIME);
+	put_counters(maker, &counters[FENCE_RESOURCE_ATTEMPTS],
+				 FENCE_RESOURCE_OBSERVED - FENCE_RESOURCE_ATTEMPTS);
+	put_counters(maker, &counters[FENCE_RESOURCE_CHECKS], 1);
+	put_counters(maker, &counters[FENCE_RESOURCE_OBSERVED],
+				 FENCE_RESOURCE_WAIT_TIME - FENCE_RESOURCE_OBSERVED);
 	put(maker, fence_interval(counters[FENCE_RESOURCE_WAIT_TIME]), false);
 	put(maker, fence_interval(counters[FENCE_RESOURCE_HOLD_TIME]), false);
 	put_histogram(maker, &counters[FENCE_RESOURCE_WAITS]);
