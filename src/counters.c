@@ -438,6 +438,22 @@ count_in(FenceCounters *set, Row *row, const FenceIncrement *increments,
 }
 
 /*
+ * Has the processor fetch what fence_counters_add() will need.  Of no use right
+ * before that, but there is time to read a page of a table in between.
+ */
+void
+fence_counters_expect(FenceCounters *set, const FenceCounterKey *key)
+{
+#ifdef __GNUC__
+	uint32		i = pg_atomic_read_u32(bucket_of(set, MyDatabaseId,
+												 key->hash));
+
+	if (i != NO_ROW)
+		__builtin_prefetch(row_at(set, i), 1);
+#endif
+}
+
+/*
  * Adds to counters of one row, made if it is not there.
  */
 void

@@ -33,6 +33,8 @@ extern void fence_counters_init(FenceCounters *set, int max, int keysize,
 								int ncounters, int tranche);
 extern void fence_counters_add(FenceCounters *set, const FenceCounterKey *key,
 							   const FenceIncrement *increments, int count);
+extern void fence_counters_expect(FenceCounters *set,
+								  const FenceCounterKey *key);
 extern int	fence_counters_max(const FenceCounters *set);
 extern bool fence_counters_get(FenceCounters *set, int i, char *key, int *len,
 							   uint64 *values);

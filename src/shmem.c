@@ -62,8 +62,11 @@ static const struct
 	[FENCE_PART_QUEUE] = {fence_wait_queue_size, fence_wait_queue_init}
 };
 
-/* NULL if there is no shared memory, or this backend has not attached yet. */
-static SharedHeader *shared = NULL;
+/*
+ * Where the parts are; NULL if there is no shared memory, or this backend has
+ * not attached yet.
+ */
+static void *attached[FENCE_PARTS];
 
 /* pg_fence.max_resources: 0 switches shared memory off. */
 static int	max_resources = 1000;
@@ -114,8 +117,12 @@ init_shared(void *memory, const FenceLimits *limits)
 static void
 use_shared(void *memory)
 {
-	shared = memory;
-	LWLockRegisterTranche(shared->tranche, "pg_fence");
+	SharedHeader *header = memory;
+	int			i;
+
+	LWLockRegisterTranche(header->tranche, "pg_fence");
+	for (i = 0; i < FENCE_PARTS; i++)
+		attached[i] = (char *) header + header->offsets[i];
 }
 
 static void
@@ -179,6 +186,12 @@ attach_segment(void *arg)
 }
 
 static bool
+is_attached(void)
+{
+	return attached[0] != NULL;
+}
+
+static bool
 can_attach(void)
 {
 	return fence_has_segments() && max_resources > 0 && IsUnderPostmaster &&
@@ -197,17 +210,16 @@ fence_shared_attach(void)
 	static bool tried = false;
 	ErrorData  *error;
 
-	if (shared != NULL || tried || !can_attach())
-		return shared != NULL;
+	if (is_attached() || tried || !can_attach())
+		return is_attached();
 	tried = true;
 	if (!fence_attempt(attach_segment, NULL, FENCE_ANY_ERROR, &error))
 	{
-		shared = NULL;
 		ereport(LOG,
 				(errmsg("statistics of pg_fence are not available in this session"),
 				 errdetail_internal("%s", error->message)));
 	}
-	return shared != NULL;
+	return is_attached();
 }
 
 /*
@@ -217,7 +229,7 @@ fence_shared_attach(void)
 void *
 fence_shared(FencePart part)
 {
-	return shared == NULL ? NULL : (char *) shared + shared->offsets[part];
+	return attached[part];
 }
 
 /*
@@ -226,9 +238,9 @@ fence_shared(FencePart part)
 void *
 fence_shared_required(FencePart part)
 {
-	if (shared == NULL && can_attach())
+	if (!is_attached() && can_attach())
 		(void) attach_segment(NULL);
-	if (shared == NULL)
+	if (!is_attached())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("statistics of pg_fence are not available"),

@@ -70,11 +70,19 @@ add(FencePart part, const FenceCounterKey *key,
 		fence_counters_add(fence_shared(part), key, increments, count);
 }
 
+static FenceCounterKey
+resource_key(const FenceName *name)
+{
+	FenceCounterKey key = {name->key, name->data, name->len};
+
+	return key;
+}
+
 static void
 add_to_resource(const FenceName *name, const FenceIncrement *increments,
 				int count)
 {
-	FenceCounterKey key = {name->key, name->data, name->len};
+	FenceCounterKey key = resource_key(name);
 
 	add(FENCE_PART_RESOURCES, &key, increments, count);
 }
@@ -149,6 +157,18 @@ fence_stats_lease_end(const FenceName *name, FenceLeaseEnd end, int64 held)
 	};
 
 	add_to_resource(name, increments, lengthof(increments));
+}
+
+/*
+ * Something will be counted for this resource before long.
+ */
+void
+fence_stats_expect(const FenceName *name)
+{
+	FenceCounterKey key = resource_key(name);
+
+	if (fence_shared_attach())
+		fence_counters_expect(fence_shared(FENCE_PART_RESOURCES), &key);
 }
 
 /*

@@ -98,6 +98,7 @@ extern void fence_stats_wait(const FenceName *name, int64 waited);
 extern void fence_stats_grant(const FenceName *name);
 extern void fence_stats_lease_end(const FenceName *name, FenceLeaseEnd end,
 								  int64 held);
+extern void fence_stats_expect(const FenceName *name);
 extern void fence_stats_check(const FenceName *name);
 extern void fence_stats_rejection(const FenceName *name, Oid relid,
 								  int sqlstate, bool observed);
