@@ -14,10 +14,11 @@
  * others are seldom on the way.
  *
  * When no row is free, one that is seldom used gives way: a hand goes round
- * and takes a use from each row that it passes, as for the server's buffers.  What the row had counted goes to the rest of its database, a row
- * with the empty key, so that nothing is lost.  Rests stay; only when there
- * is nothing else, the one of another database gives way: else databases that
- * are dropped would use up the rows in the end.
+ * and takes a use from each row that it passes, as for the server's buffers.
+ * What the row had counted goes to the rest of its database, a row with the
+ * empty key, so that nothing is lost.  Rests stay; only when there is nothing
+ * else, the one of another database gives way: else databases that are dropped
+ * would use up the rows in the end.
  *
  * IDENTIFICATION
  *	  src/counters.c
