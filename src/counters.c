@@ -10,8 +10,9 @@
  *
  * What counting costs is mostly memory that the processor has to fetch.  So
  * what is needed to find a row, to pin it, and to add to its first counter, is
- * in one cache line, and there are more buckets than rows, so that rows of
- * others are seldom on the way.
+ * together in one place, apart from the other counters and the rest of a long
+ * key; and there are more buckets than rows, so that rows of others are seldom
+ * on the way.
  *
  * When no row is free, one that is seldom used gives way: a hand goes round
  * and takes a use from each row that it passes, as for the server's buffers.
@@ -47,6 +48,9 @@
 /* So far we go along a chain without the lock. */
 #define MAX_STEPS	8
 
+/* So much of a key that Row is two cache lines of most processors. */
+#define KEY_HERE	92
+
 static const FenceCounterKey rest = {0, "", 0};
 
 typedef struct Row
@@ -56,9 +60,9 @@ typedef struct Row
 	pg_atomic_uint32 next;		/* in the chain of its bucket, or of the free */
 	Oid			dbid;			/* InvalidOid: free */
 	uint64		hash;
-	pg_atomic_uint64 first;		/* counter; the others come after the key */
+	pg_atomic_uint64 first;		/* counter; the others are in the tail */
 	int			keylen;			/* 0: the rest of the database */
-	char		key[FLEXIBLE_ARRAY_MEMBER];
+	char		key[KEY_HERE];	/* as much of it as there is room for */
 } Row;
 
 struct FenceCounters
@@ -70,9 +74,9 @@ struct FenceCounters
 	int			ncounters;
 	uint32		nbuckets;		/* a power of two */
 	Size		rows;			/* where they begin */
-	Size		row_size;
-	Size		others;			/* where they begin in a row */
-	pg_atomic_uint32 buckets[FLEXIBLE_ARRAY_MEMBER];	/* then the rows */
+	Size		tails;			/* where the rest of each row begins */
+	Size		tail_size;		/* of that: counters, then of its key */
+	pg_atomic_uint32 buckets[FLEXIBLE_ARRAY_MEMBER];
 };
 
 static Size
@@ -84,30 +88,38 @@ buckets_size(uint32 nbuckets)
 }
 
 static Size
-others_offset(int keysize)
+tail_size(int keysize, int ncounters)
 {
-	return MAXALIGN(offsetof(Row, key) + keysize);
-}
-
-static Size
-row_size(int keysize, int ncounters)
-{
-	return CACHELINEALIGN(others_offset(keysize) +
-						  (ncounters - 1) * sizeof(pg_atomic_uint64));
+	return MAXALIGN((ncounters - 1) * sizeof(pg_atomic_uint64) +
+					Max(keysize - KEY_HERE, 0));
 }
 
 static Row *
 row_at(FenceCounters *set, uint32 i)
 {
-	return (Row *) ((char *) set + set->rows + i * set->row_size);
+	return (Row *) ((char *) set + set->rows) + i;
 }
 
 static pg_atomic_uint64 *
-counter_of(const FenceCounters *set, Row *row, int i)
+tail_of(FenceCounters *set, const Row *row)
 {
-	if (i == 0)
-		return &row->first;
-	return (pg_atomic_uint64 *) ((char *) row + set->others) + i - 1;
+	uint32		i = row - row_at(set, 0);
+
+	return (pg_atomic_uint64 *) ((char *) set + set->tails +
+								 i * set->tail_size);
+}
+
+static pg_atomic_uint64 *
+counter_of(FenceCounters *set, Row *row, int i)
+{
+	return i == 0 ? &row->first : tail_of(set, row) + i - 1;
+}
+
+/* Of a key that is longer than KEY_HERE, what is not in Row. */
+static char *
+key_tail(FenceCounters *set, const Row *row)
+{
+	return (char *) (tail_of(set, row) + set->ncounters - 1);
 }
 
 static uint32
@@ -120,7 +132,7 @@ Size
 fence_counters_size(int max, int keysize, int ncounters)
 {
 	return add_size(buckets_size(buckets_for(max)),
-					mul_size(max, row_size(keysize, ncounters)));
+					mul_size(max, sizeof(Row) + tail_size(keysize, ncounters)));
 }
 
 static void
@@ -165,8 +177,8 @@ fence_counters_init(FenceCounters *set, int max, int keysize, int ncounters,
 	set->ncounters = ncounters;
 	set->nbuckets = buckets_for(max);
 	set->rows = buckets_size(set->nbuckets);
-	set->row_size = row_size(keysize, ncounters);
-	set->others = others_offset(keysize);
+	set->tails = set->rows + max * sizeof(Row);
+	set->tail_size = tail_size(keysize, ncounters);
 	for (i = 0; i < set->nbuckets; i++)
 		pg_atomic_init_u32(&set->buckets[i], NO_ROW);
 	set->free = NO_ROW;
@@ -183,12 +195,39 @@ bucket_of(FenceCounters *set, Oid dbid, uint64 hash)
 	return &set->buckets[(hash ^ dbid) & (set->nbuckets - 1)];
 }
 
+static void
+set_key(FenceCounters *set, Row *row, const char *key, int len)
+{
+	row->keylen = len;
+	memcpy(row->key, key, Min(len, KEY_HERE));
+	if (len > KEY_HERE)
+		memcpy(key_tail(set, row), key + KEY_HERE, len - KEY_HERE);
+}
+
+static void
+get_key(FenceCounters *set, const Row *row, char *key, int *len)
+{
+	*len = row->keylen;
+	memcpy(key, row->key, Min(*len, KEY_HERE));
+	if (*len > KEY_HERE)
+		memcpy(key + KEY_HERE, key_tail(set, row), *len - KEY_HERE);
+}
+
 static bool
-is_row_of(Row *row, Oid dbid, const FenceCounterKey *key)
+has_key(FenceCounters *set, const Row *row, const char *key, int len)
+{
+	return row->keylen == len &&
+		memcmp(row->key, key, Min(len, KEY_HERE)) == 0 &&
+		(len <= KEY_HERE ||
+		 memcmp(key_tail(set, row), key + KEY_HERE, len - KEY_HERE) == 0);
+}
+
+static bool
+is_row_of(FenceCounters *set, const Row *row, Oid dbid,
+		  const FenceCounterKey *key)
 {
 	return row->hash == key->hash && row->dbid == dbid &&
-		row->keylen == key->len &&
-		memcmp(row->key, key->data, key->len) == 0;
+		has_key(set, row, key->data, key->len);
 }
 
 static bool
@@ -243,7 +282,7 @@ find_pinned(FenceCounters *set, Oid dbid, const FenceCounterKey *key)
 		/* a look first, so that rows of others are not written to */
 		if (row->hash == key->hash)
 		{
-			if (pin_row(row) && is_row_of(row, dbid, key))
+			if (pin_row(row) && is_row_of(set, row, dbid, key))
 				return row;
 			unpin_row(row);
 		}
@@ -264,7 +303,7 @@ find_row(FenceCounters *set, Oid dbid, const FenceCounterKey *key)
 	{
 		Row		   *row = row_at(set, i);
 
-		if (is_row_of(row, dbid, key))
+		if (is_row_of(set, row, dbid, key))
 			return row;
 		i = pg_atomic_read_u32(&row->next);
 	}
@@ -282,8 +321,7 @@ link_row(FenceCounters *set, uint32 i, Oid dbid, const FenceCounterKey *key)
 
 	row->dbid = dbid;
 	row->hash = key->hash;
-	row->keylen = key->len;
-	memcpy(row->key, key->data, key->len);
+	set_key(set, row, key->data, key->len);
 	pg_atomic_write_u32(&row->next, pg_atomic_read_u32(bucket));
 	open_row(row);
 	pg_atomic_write_u32(bucket, i);
@@ -499,8 +537,7 @@ fence_counters_get(FenceCounters *set, int i, char *key, int *len,
 	ours = (row->dbid == MyDatabaseId);
 	if (ours)
 	{
-		*len = row->keylen;
-		memcpy(key, row->key, row->keylen);
+		get_key(set, row, key, len);
 		for (j = 0; j < set->ncounters; j++)
 			values[j] = pg_atomic_read_u64(counter_of(set, row, j));
 	}

@@ -101,14 +101,20 @@ finish_spin_delay(SpinDelayStatus *status)
  * ----------------------------------------------------------------
  */
 static void
-make_set(int rows)
+make_set_for(int rows, int keysize, int ncounters)
 {
-	Size		size = fence_counters_size(rows, sizeof(int), KEYS);
+	Size		size = fence_counters_size(rows, keysize, ncounters);
 
 	set = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			   -1, 0);
 	MUST(set != MAP_FAILED);
-	fence_counters_init(set, rows, sizeof(int), KEYS, 0);
+	fence_counters_init(set, rows, keysize, ncounters, 0);
+}
+
+static void
+make_set(int rows)
+{
+	make_set_for(rows, sizeof(int), KEYS);
 }
 
 /* Keys share hashes, so that chains are long and hashes are not enough. */
@@ -242,6 +248,48 @@ test_rest(void)
 }
 
 /*
+ * Keys of all lengths, those of a length the same but for the last byte, all
+ * with one hash.
+ */
+static void
+test_long_keys(void)
+{
+	enum {LONGEST = 300};
+	char		key[LONGEST];
+	char		found[LONGEST];
+	FenceCounterKey counter_key = {1, key, 0};
+	int			rows = 0;
+	int			good = 0;
+	int			i;
+
+	MyDatabaseId = DATABASE(0);
+	make_set_for(2 * LONGEST, LONGEST, 2);
+	memset(key, 'x', LONGEST);
+	for (i = 0; i < 4 * LONGEST; i++)
+	{
+		FenceIncrement increments[] = {{0, 1}, {1, i % 2}};
+
+		counter_key.len = 1 + i / 2 % LONGEST;
+		key[counter_key.len - 1] = 'a' + i % 2;
+		fence_counters_add(set, &counter_key, increments, 2);
+		key[counter_key.len - 1] = 'x';
+	}
+	for (i = 0; i < fence_counters_max(set); i++)
+	{
+		int			len;
+		uint64		values[2];
+
+		if (!fence_counters_get(set, i, found, &len, values))
+			continue;
+		rows++;
+		good += memcmp(found, key, len - 1) == 0 && values[0] == 2 &&
+			values[1] == (found[len - 1] == 'b' ? 2 : 0);
+	}
+	CHECK(rows == 2 * LONGEST);
+	CHECK(good == rows);
+}
+
+/*
  * Runs the function once in each process.  The database is one of DATABASES.
  */
 static void
@@ -339,6 +387,7 @@ main(void)
 	test_rows();
 	test_databases();
 	test_rest();
+	test_long_keys();
 	test_eviction(KEYS * DATABASES);
 	test_eviction(8);
 	test_eviction(4);
