@@ -12,7 +12,7 @@
  * what is needed to find a row, to pin it, and to add to its first counter, is
  * together in one place, apart from the other counters and the rest of a long
  * key; and there are more buckets than rows, so that rows of others are seldom
- * on the way.
+ * on the way.  Who knows early that he will count can have it fetched.
  *
  * When no row is free, one that is seldom used gives way: a hand goes round
  * and takes a use from each row that it passes, as for the server's buffers.

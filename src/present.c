@@ -497,13 +497,14 @@ fence_present(const FenceToken *token)
 
 	if (before != NULL && token->number == before->token)
 		return present_again(token, before);
+
+	/* counted before any verdict, and as late as that: see counters.c */
 	fence_stats_expect(&token->name);
 	fence_row_read(&token->name, &row);
 	fence_stats_check(&token->name);
 
 	if (before != NULL && token->number < before->token)
 		return fence_superseded(&token->name, token->number, before->token);
-
 	if (fence_row_outranks(&row, token->number))
 		return fence_stale(&token->name, token->number, &row);
 	if (token->number == row.mark)

@@ -384,6 +384,7 @@ test_reset(void)
 int
 main(void)
 {
+	alarm(TOO_LONG);
 	test_rows();
 	test_databases();
 	test_rest();
