@@ -64,6 +64,17 @@ ROLLBACK;
 SELECT fence.check('check-b10-unknown', 7);
 SELECT fence.check('check-b10-unknown', 7, 'x');
 SELECT fence.check('check-b10-unknown', 7, 'y');
+-- but in a transaction the one that was named counts, until that is rolled back
+BEGIN;
+SELECT fence.check('check-b10-unknown', 7);
+SAVEPOINT named;
+SELECT fence.check('check-b10-unknown', 7, 'x');
+SELECT fence.check('check-b10-unknown', 7);
+SELECT fence.check('check-b10-unknown', 7, 'y');
+ROLLBACK TO named;
+SELECT fence.check('check-b10-unknown', 7, 'y');
+SELECT fence.check('check-b10-unknown', 7, 'x');
+ROLLBACK;
 
 -- A lease can be asked for as well; a token from elsewhere has none.
 SELECT fence.check('check-issued', 1, 'a', 'postgres');

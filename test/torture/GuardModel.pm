@@ -150,11 +150,9 @@ sub present
 	if ($before && $before->{token} == $token)
 	{
 		judge_holder($holder, $before->{holder});
-		if ($lease && !$before->{lease})
-		{
-			$self->judge_lease($name, $token);
-			$self->remember($name, $token, $before->{holder}, 1);
-		}
+		$self->judge_lease($name, $token) if $lease && !$before->{lease};
+		# a holder that is named now is known from now on
+		$self->remember($name, $token, $before->{holder} // $holder, $lease);
 		return;
 	}
 	refuse('PF001') if $before && $token < $before->{token};
