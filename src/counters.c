@@ -6,7 +6,7 @@
  * A set has a fixed number of rows.  Whoever counts finds his row without a
  * lock, pins it and adds with atomic instructions.  The set's lock is for what
  * changes which row is whose; that waits for pins, too.  Nothing here allocates
- * or raises anything, so that it can be called while an error is under way.
+ * or raises an error, so that it can be called while one is under way.
  *
  * What counting costs is mostly memory that the processor has to fetch.  So
  * what is needed to find a row, to pin it, and to add to its first counter, is
@@ -17,9 +17,9 @@
  * When no row is free, one that is seldom used gives way: a hand goes round
  * and takes a use from each row that it passes, as for the server's buffers.
  * What the row had counted goes to the rest of its database, a row with the
- * empty key, so that nothing is lost.  Rests stay; only when there is nothing
- * else, the one of another database gives way: else databases that are dropped
- * would use up the rows in the end.
+ * empty key, so that nothing is lost.  Rests stay, unless they are more than
+ * half of the rows.  Then one of another database gives way, and that is lost:
+ * else databases that are dropped would use up the rows in the end.
  *
  * IDENTIFICATION
  *	  src/counters.c
@@ -65,12 +65,16 @@ typedef struct Row
 	char		key[KEY_HERE];	/* as much of it as there is room for */
 } Row;
 
+StaticAssertDecl(sizeof(Row) == 128, "a row is not two cache lines");
+
 struct FenceCounters
 {
 	LWLock		lock;
 	uint32		max;			/* rows */
 	uint32		hand;
 	uint32		free;			/* the first of the free rows */
+	uint32		rests;			/* rows that are the rest of a database */
+	int			keysize;		/* of the longest key */
 	int			ncounters;
 	uint32		nbuckets;		/* a power of two */
 	Size		rows;			/* where they begin */
@@ -90,8 +94,9 @@ buckets_size(uint32 nbuckets)
 static Size
 tail_size(int keysize, int ncounters)
 {
-	return MAXALIGN((ncounters - 1) * sizeof(pg_atomic_uint64) +
-					Max(keysize - KEY_HERE, 0));
+	return TYPEALIGN(sizeof(pg_atomic_uint64),
+					 (ncounters - 1) * sizeof(pg_atomic_uint64) +
+					 Max(keysize - KEY_HERE, 0));
 }
 
 static Row *
@@ -174,6 +179,8 @@ fence_counters_init(FenceCounters *set, int max, int keysize, int ncounters,
 	LWLockInitialize(&set->lock, tranche);
 	set->max = max;
 	set->hand = 0;
+	set->rests = 0;
+	set->keysize = keysize;
 	set->ncounters = ncounters;
 	set->nbuckets = buckets_for(max);
 	set->rows = buckets_size(set->nbuckets);
@@ -244,7 +251,8 @@ unpin_row(Row *row)
 
 /*
  * Keeps others from pinning the row, and waits for those who have: they need
- * a few instructions.
+ * a few instructions.  As with a spinlock, the server restarts if one of them
+ * does not go on for minutes.
  */
 static void
 close_row(Row *row)
@@ -280,7 +288,7 @@ find_pinned(FenceCounters *set, Oid dbid, const FenceCounterKey *key)
 		Row		   *row = row_at(set, i);
 
 		/* a look first, so that rows of others are not written to */
-		if (row->hash == key->hash)
+		if (row->hash == key->hash && row->dbid == dbid)
 		{
 			if (pin_row(row) && is_row_of(set, row, dbid, key))
 				return row;
@@ -322,6 +330,7 @@ link_row(FenceCounters *set, uint32 i, Oid dbid, const FenceCounterKey *key)
 	row->dbid = dbid;
 	row->hash = key->hash;
 	set_key(set, row, key->data, key->len);
+	set->rests += (key->len == 0);
 	pg_atomic_write_u32(&row->next, pg_atomic_read_u32(bucket));
 	open_row(row);
 	pg_atomic_write_u32(bucket, i);
@@ -340,6 +349,7 @@ unlink_row(FenceCounters *set, uint32 i)
 	while (pg_atomic_read_u32(link) != i)
 		link = &row_at(set, pg_atomic_read_u32(link))->next;
 	pg_atomic_write_u32(link, pg_atomic_read_u32(&row->next));
+	set->rests -= (row->keylen == 0);
 	row->dbid = InvalidOid;
 }
 
@@ -367,13 +377,29 @@ move_counters(FenceCounters *set, Row *from, Row *to)
 }
 
 /*
- * Goes round until it finds a row that is not used any more; NO_ROW if all
- * that there are are the rests of databases.
+ * Two that use the row at the same time may count as one.
+ */
+static void
+count_use(Row *row)
+{
+	uint32		uses = pg_atomic_read_u32(&row->uses);
+
+	if (uses < MAX_USES)
+		pg_atomic_write_u32(&row->uses, uses + 1);
+}
+
+/*
+ * Goes round until it finds a row that is not used any more, or has seen all
+ * of them often enough: others may use them faster than the hand takes that
+ * away.  Passes by rests; where there are too many of them, all but those of
+ * other databases.  NO_ROW if the only row is our rest.
  */
 static uint32
 next_victim(FenceCounters *set)
 {
+	bool		spare_rests = (set->rests <= set->max / 2);
 	uint32		steps = (MAX_USES + 1) * set->max;
+	uint32		victim = NO_ROW;
 
 	while (steps-- > 0)
 	{
@@ -382,18 +408,20 @@ next_victim(FenceCounters *set)
 		uint32		uses = pg_atomic_read_u32(&row->uses);
 
 		set->hand = (set->hand + 1) % set->max;
-		if (row->keylen == 0)
+		if ((row->keylen == 0) == spare_rests ||
+			(!spare_rests && row->dbid == MyDatabaseId))
 			continue;
+		victim = i;
 		if (uses == 0)
-			return i;
+			break;
 		pg_atomic_write_u32(&row->uses, uses - 1);
 	}
-	return NO_ROW;
+	return victim;
 }
 
 /*
  * Frees a row for another key.  The first one of a database that has to go
- * becomes its rest, and another one has to.
+ * becomes its rest, and another one has to.  NO_ROW if there is none.
  */
 static uint32
 evict_row(FenceCounters *set)
@@ -404,13 +432,20 @@ evict_row(FenceCounters *set)
 	{
 		Row		   *row = row_at(set, i);
 		Oid			dbid = row->dbid;
+		bool		is_rest = (row->keylen == 0);
 		Row		   *to;
 
 		unlink_row(set, i);
+		if (is_rest)
+		{
+			clear_counters(set, row);
+			break;
+		}
 		to = find_row(set, dbid, &rest);
 		if (to != NULL)
 		{
 			move_counters(set, row, to);
+			count_use(to);
 			break;
 		}
 		link_row(set, i, dbid, &rest);
@@ -419,24 +454,8 @@ evict_row(FenceCounters *set)
 }
 
 /*
- * Makes a row where all of them are rests: ours takes in what there is to
- * count, or another database's gives way.
+ * A new row for the key; if there is none to be had, the rest.
  */
-static Row *
-make_row_of_rest(FenceCounters *set, const FenceCounterKey *key)
-{
-	Row		   *ours = find_row(set, MyDatabaseId, &rest);
-	uint32		i = set->hand;
-
-	if (ours != NULL)
-		return ours;
-	set->hand = (i + 1) % set->max;
-	unlink_row(set, i);
-	clear_counters(set, row_at(set, i));
-	link_row(set, i, MyDatabaseId, key);
-	return row_at(set, i);
-}
-
 static Row *
 make_row(FenceCounters *set, const FenceCounterKey *key)
 {
@@ -445,23 +464,10 @@ make_row(FenceCounters *set, const FenceCounterKey *key)
 	if (i == NO_ROW)
 		i = evict_row(set);
 	if (i == NO_ROW)
-		return make_row_of_rest(set, key);
-	pg_atomic_write_u32(&row_at(set, i)->uses, 1);
+		return find_row(set, MyDatabaseId, &rest);
+	pg_atomic_write_u32(&row_at(set, i)->uses, 0);
 	link_row(set, i, MyDatabaseId, key);
 	return row_at(set, i);
-}
-
-/*
- * Two that use the row at the same time may count as one; but never are there
- * more than the hand takes away in its rounds.
- */
-static void
-count_use(Row *row)
-{
-	uint32		uses = pg_atomic_read_u32(&row->uses);
-
-	if (uses < MAX_USES)
-		pg_atomic_write_u32(&row->uses, uses + 1);
 }
 
 static void
@@ -501,6 +507,7 @@ fence_counters_add(FenceCounters *set, const FenceCounterKey *key,
 {
 	Row		   *row = find_pinned(set, MyDatabaseId, key);
 
+	Assert(key->len > 0 && key->len <= set->keysize);
 	if (row != NULL)
 	{
 		count_in(set, row, increments, count);
@@ -522,27 +529,39 @@ fence_counters_max(const FenceCounters *set)
 }
 
 /*
+ * For whoever reads all rows: meanwhile none gives way, so that what it has
+ * counted is neither missed nor seen twice.  Counting goes on.
+ */
+void
+fence_counters_lock(FenceCounters *set)
+{
+	LWLockAcquire(&set->lock, LW_SHARED);
+}
+
+void
+fence_counters_unlock(FenceCounters *set)
+{
+	LWLockRelease(&set->lock);
+}
+
+/*
  * Copies row i; false if it is free or belongs to another database.  The
- * caller's buffers have room for the longest key and for all counters.
+ * caller has locked the set, and has room for the longest key and for all
+ * counters.
  */
 bool
 fence_counters_get(FenceCounters *set, int i, char *key, int *len,
 				   uint64 *values)
 {
 	Row		   *row = row_at(set, i);
-	bool		ours;
 	int			j;
 
-	LWLockAcquire(&set->lock, LW_SHARED);
-	ours = (row->dbid == MyDatabaseId);
-	if (ours)
-	{
-		get_key(set, row, key, len);
-		for (j = 0; j < set->ncounters; j++)
-			values[j] = pg_atomic_read_u64(counter_of(set, row, j));
-	}
-	LWLockRelease(&set->lock);
-	return ours;
+	if (row->dbid != MyDatabaseId)
+		return false;
+	get_key(set, row, key, len);
+	for (j = 0; j < set->ncounters; j++)
+		values[j] = pg_atomic_read_u64(counter_of(set, row, j));
+	return true;
 }
 
 /*

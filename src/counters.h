@@ -36,6 +36,8 @@ extern void fence_counters_add(FenceCounters *set, const FenceCounterKey *key,
 extern void fence_counters_expect(FenceCounters *set,
 								  const FenceCounterKey *key);
 extern int	fence_counters_max(const FenceCounters *set);
+extern void fence_counters_lock(FenceCounters *set);
+extern void fence_counters_unlock(FenceCounters *set);
 extern bool fence_counters_get(FenceCounters *set, int i, char *key, int *len,
 							   uint64 *values);
 extern void fence_counters_reset(FenceCounters *set);

@@ -38,7 +38,7 @@
  * The number changes with the layout: a new library may be installed while
  * the server runs, and must not meet the memory of the old one.
  */
-#define SEGMENT_NAME	"pg_fence 2"
+#define SEGMENT_NAME	"pg_fence 3"
 #define LIMITS_NAME		"pg_fence limits 1"
 
 typedef struct SharedHeader
@@ -73,6 +73,9 @@ static int	max_resources = 1000;
 
 /* pg_fence.max_rejections: how far back fence.rejections goes. */
 static int	max_rejections = 1000;
+
+/* Was the library loaded when the server started? */
+static bool preloaded = false;
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -212,9 +215,9 @@ fence_shared_attach(void)
 
 	if (is_attached() || tried || !can_attach())
 		return is_attached();
-	tried = true;
 	if (!fence_attempt(attach_segment, NULL, FENCE_ANY_ERROR, &error))
 	{
+		tried = true;
 		ereport(LOG,
 				(errmsg("statistics of pg_fence are not available in this session"),
 				 errdetail_internal("%s", error->message)));
@@ -232,6 +235,17 @@ fence_shared(FencePart part)
 	return attached[part];
 }
 
+/* What to do where there is no shared memory. */
+static const char *
+remedy(void)
+{
+	if (max_resources > 0)
+		return "Add \"pg_fence\" to shared_preload_libraries and restart the server.";
+	if (preloaded || fence_has_segments())
+		return "Set pg_fence.max_resources to more than 0 and restart the server.";
+	return "Add \"pg_fence\" to shared_preload_libraries, set pg_fence.max_resources to more than 0, and restart the server.";
+}
+
 /*
  * The same, for what cannot do without.
  */
@@ -245,9 +259,7 @@ fence_shared_required(FencePart part)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("statistics of pg_fence are not available"),
 				 errdetail("They are kept in shared memory, and there is none for them."),
-				 max_resources > 0 ?
-				 errhint("Add \"pg_fence\" to shared_preload_libraries and restart the server.") :
-				 errhint("Set pg_fence.max_resources to more than 0 and restart the server.")));
+				 errhint("%s", remedy())));
 	return fence_shared(part);
 }
 
@@ -258,8 +270,10 @@ void
 fence_shmem_init(void)
 {
 	/* A setting that is fixed at start must not be defined after it. */
-	GucContext	context = process_shared_preload_libraries_in_progress ?
-		PGC_POSTMASTER : PGC_SIGHUP;
+	GucContext	context;
+
+	preloaded = process_shared_preload_libraries_in_progress;
+	context = preloaded ? PGC_POSTMASTER : PGC_SIGHUP;
 
 	DefineCustomIntVariable("pg_fence.max_resources",
 							"Number of resources that statistics are kept for.",
@@ -271,7 +285,7 @@ fence_shmem_init(void)
 							"Takes effect when the server starts.",
 							&max_rejections, 1000, 1, 100000, context, 0,
 							NULL, NULL, NULL);
-	if (!process_shared_preload_libraries_in_progress)
+	if (!preloaded)
 		return;
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared;

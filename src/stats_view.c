@@ -14,6 +14,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/shmem.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -114,6 +115,40 @@ put_server(RowMaker *maker, const char *key, int len, const uint64 *counters)
 typedef void (*PutRow) (RowMaker *maker, const char *key, int len,
 						const uint64 *counters);
 
+/* A row of counters, copied. */
+typedef struct RowCopy
+{
+	int			len;			/* of the key */
+	char		key[FENCE_RESOURCE_MAX];
+	uint64		counters[MAX_COUNTERS];
+} RowCopy;
+
+/*
+ * Copies all rows of this database at once.  Who needs a new row waits no
+ * longer than that.
+ */
+static RowCopy *
+copy_all(FenceCounters *set, int *count)
+{
+	int			max = fence_counters_max(set);
+	RowCopy    *copies;
+	int			i;
+
+	copies = MemoryContextAllocHuge(CurrentMemoryContext,
+									mul_size(max, sizeof(RowCopy)));
+	*count = 0;
+	fence_counters_lock(set);
+	for (i = 0; i < max; i++)
+	{
+		RowCopy    *copy = &copies[*count];
+
+		*count += fence_counters_get(set, i, copy->key, &copy->len,
+									 copy->counters);
+	}
+	fence_counters_unlock(set);
+	return copies;
+}
+
 /*
  * One row for each row of counters of this database.  That of the empty key,
  * what others have had to give way to, has a null name.
@@ -121,25 +156,22 @@ typedef void (*PutRow) (RowMaker *maker, const char *key, int len,
 static void
 put_all(FunctionCallInfo fcinfo, FencePart part, PutRow put_row)
 {
-	FenceCounters *set = fence_shared_required(part);
+	int			count;
+	RowCopy    *copies = copy_all(fence_shared_required(part), &count);
 	RowMaker	maker;
-	char		key[FENCE_RESOURCE_MAX];
-	uint64		counters[MAX_COUNTERS];
-	int			len;
 	int			i;
 
 	InitMaterializedSRF(fcinfo, 0);
 	maker.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	for (i = 0; i < fence_counters_max(set); i++)
+	for (i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!fence_counters_get(set, i, key, &len, counters))
-			continue;
 		maker.column = 0;
-		put_row(&maker, key, len, counters);
+		put_row(&maker, copies[i].key, copies[i].len, copies[i].counters);
 		tuplestore_putvalues(maker.rsinfo->setResult, maker.rsinfo->setDesc,
 							 maker.values, maker.nulls);
 	}
+	pfree(copies);
 }
 
 /*

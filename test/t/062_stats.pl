@@ -234,6 +234,25 @@ SELECT fence.check('many ' || :n, 1);
 END
 is($failed, '', 'with rows that give way all the time nobody fails');
 gives($watcher, 'SELECT sum(checks) FROM fence.stat_resources', $transactions + 200, '... and the sum is right');
+# a look in between never finds less than the one before
+my $load = start_pgbench($node, [ '-c', 3, '-T', $FenceTest::long ? 60 : 5 ], <<'END');
+\set n random(1, 300)
+SELECT fence.check('many ' || :n, 1);
+END
+is(sqlstate($watcher, q{
+	DO $$
+	DECLARE
+		checked numeric;
+		before numeric := 0;
+	BEGIN
+		FOR i IN 1 .. 20000 LOOP
+			SELECT sum(checks) INTO checked FROM fence.stat_resources;
+			ASSERT checked >= before;
+			before := checked;
+		END LOOP;
+	END $$}), '', '... and never falls');
+(undef, $failed) = finish_pgbench($load);
+is($failed, '', '... whoever looks');
 sql($watcher, 'SELECT fence.stat_reset()');
 gives($watcher, 'SELECT count(*) FROM fence.stat_resources', 0, 'reset');
 gives($other, 'SELECT sum(checks) FROM fence.stat_resources', 50, '... for this database only');

@@ -39,6 +39,7 @@
 #define DATABASES	2
 #define DATABASE(i)	(1 + 1024 * (i))	/* the same bucket in both */
 #define ADDS		1000000
+#define LOOKS		20000
 #define AMOUNT		3
 #define TOO_LONG	120			/* seconds */
 
@@ -142,6 +143,7 @@ look(void)
 	int			i;
 	int			j;
 
+	fence_counters_lock(set);
 	for (i = 0; i < fence_counters_max(set); i++)
 	{
 		int			key = KEYS;
@@ -158,6 +160,7 @@ look(void)
 			found.wrong += (len > 0 && j != key && values[j] != 0);
 		}
 	}
+	fence_counters_unlock(set);
 	return found;
 }
 
@@ -248,6 +251,43 @@ test_rest(void)
 }
 
 /*
+ * Databases that come and go, as many as there are rows and more: their rests
+ * do not take the rows from those who still count, and theirs stay.
+ */
+static void
+test_dropped(void)
+{
+	enum {ROWS = 10, OLD = 3 * ROWS};
+	Found		found;
+	int			before;
+	int			i;
+
+	make_set(ROWS);
+	for (i = 1; i <= OLD; i++)
+	{
+		MyDatabaseId = DATABASE(0);
+		count(i % KEYS, 1);
+		MyDatabaseId = DATABASE(i);
+		count(1, 1);
+	}
+	MyDatabaseId = DATABASE(0);
+	found = look();
+	CHECK(sum_of(&found) == OLD);
+
+	MyDatabaseId = DATABASE(OLD + 1);
+	count(1, 1);
+	count(2, 1);
+	count(3, 1);
+	before = locked;
+	count(1, 1);
+	count(2, 1);
+	count(3, 1);
+	CHECK(locked == before);
+	found = look();
+	CHECK(found.rows == 3 && found.rests == 0 && sum_of(&found) == 6);
+}
+
+/*
  * Keys of all lengths, those of a length the same but for the last byte, all
  * with one hash.
  */
@@ -274,6 +314,7 @@ test_long_keys(void)
 		fence_counters_add(set, &counter_key, increments, 2);
 		key[counter_key.len - 1] = 'x';
 	}
+	fence_counters_lock(set);
 	for (i = 0; i < fence_counters_max(set); i++)
 	{
 		int			len;
@@ -285,6 +326,7 @@ test_long_keys(void)
 		good += memcmp(found, key, len - 1) == 0 && values[0] == 2 &&
 			values[1] == (found[len - 1] == 'b' ? 2 : 0);
 	}
+	fence_counters_unlock(set);
 	CHECK(rows == 2 * LONGEST);
 	CHECK(good == rows);
 }
@@ -348,6 +390,35 @@ test_eviction(int rows)
 	}
 }
 
+/* One of each database looks on while the other one counts. */
+static void
+count_or_look(int process)
+{
+	uint64		before = 0;
+	int			i;
+
+	if (process >= DATABASES)
+	{
+		count_all(process);
+		return;
+	}
+	for (i = 0; i < LOOKS; i++)
+	{
+		Found		found = look();
+
+		MUST(sum_of(&found) >= before);
+		before = sum_of(&found);
+	}
+}
+
+/* What goes from one row to another is neither missed nor seen twice. */
+static void
+test_look(void)
+{
+	make_set(8);
+	run_processes(count_or_look);
+}
+
 static void
 count_and_reset(int process)
 {
@@ -388,10 +459,12 @@ main(void)
 	test_rows();
 	test_databases();
 	test_rest();
+	test_dropped();
 	test_long_keys();
 	test_eviction(KEYS * DATABASES);
 	test_eviction(8);
 	test_eviction(4);
+	test_look();
 	test_reset();
 	return check_summary();
 }
