@@ -419,8 +419,7 @@ find_store(const char *lease, AcquireRequest *request)
 	problem = fence_redis_find(lease, &request->redis);
 	if (problem == NULL)
 		problem = fence_redis_can_hold(request->redis, lease, request->ttl);
-	if (problem != NULL)
-		fence_verdict_report(ERROR, problem, NULL);
+	fence_verdict_raise(ERROR, problem, NULL);
 	request->lease = lease;
 	request->lease_value = fence_redis_new_value();
 }

@@ -96,7 +96,7 @@ fence_claim_sql(PG_FUNCTION_ARGS)
 	request.request = request_of_datum(PG_GETARG_DATUM(2), PG_ARGISNULL(2));
 	request.retain = fence_arg_duration(fcinfo, 3, "retain", RETAIN_MIN,
 										RETAIN_MAX);
-	fence_verdict_raise(fence_claim(&key, &request, &result));
+	fence_verdict_raise(ERROR, fence_claim(&key, &request, &result), NULL);
 
 	values[0] = BoolGetDatum(result.fresh);
 	values[1] = result.response;
@@ -121,7 +121,7 @@ fence_once(PG_FUNCTION_ARGS)
 	fence_prevent_read_only("fence.once()");
 	key = fence_arg_key(fcinfo, 1, 0);
 	request = claim_request(fcinfo, FENCE_CLAIM_DONE);
-	fence_verdict_raise(fence_claim(&key, &request, &result));
+	fence_verdict_raise(ERROR, fence_claim(&key, &request, &result), NULL);
 	PG_RETURN_BOOL(result.fresh);
 }
 
@@ -224,8 +224,8 @@ claim_one(FenceUnique *claims, ManyClaim *claim, FenceClaimRequest *request,
 	FenceClaimResult *result = &claim->result;
 
 	request->request = claim->request;
-	fence_verdict_raise(fence_claim_with(claims, &claim->key, request,
-										 result));
+	fence_verdict_raise(ERROR, fence_claim_with(claims, &claim->key, request,
+												result), NULL);
 	MemoryContextSwitchTo(oldcxt);
 	if (result->has_response)
 		result->response = datumCopy(result->response, false, -1);
@@ -386,7 +386,7 @@ fence_admit(PG_FUNCTION_ARGS)
 	request = claim_request(fcinfo, FENCE_CLAIM_OPEN);
 	request.request = request_of_datum(PG_GETARG_DATUM(3), PG_ARGISNULL(3));
 
-	fence_verdict_raise(fence_claim(&key, &request, &result));
+	fence_verdict_raise(ERROR, fence_claim(&key, &request, &result), NULL);
 	if (!result.fresh)
 		fence_replayed_note(resource, &request.statement);
 	else if ((verdict = fence_present(&token)) != NULL)

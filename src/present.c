@@ -232,7 +232,7 @@ static const FenceVerdict *
 judge_store(const FenceToken *token, const FenceRow *row,
 			const Answer **answer)
 {
-	const FenceVerdict *verdict;
+	FenceVerdict *verdict;
 	FenceRedis *redis = NULL;
 	PresentedResource *entry;
 	Answer	   *item;
@@ -242,7 +242,7 @@ judge_store(const FenceToken *token, const FenceRow *row,
 		return NULL;
 	verdict = fence_redis_find(token->lease, &redis);
 	if (verdict != NULL)
-		return verdict;
+		return fence_verdict_about(verdict, &token->name, token->number, 0);
 	holder = stored_holder(token, row);
 	if (holder == NULL)
 		return no_holder(token);
@@ -335,16 +335,20 @@ remember(const FenceToken *token, const char *holder, const Answer *answer)
  * the token was acquired in this transaction.
  */
 static const FenceVerdict *
-judge_snapshot(const FenceName *name)
+judge_snapshot(const FenceToken *token)
 {
+	const FenceName *name = &token->name;
+	FenceVerdict *verdict;
+
 	if (!IsolationUsesXactSnapshot() ||
 		!fence_lock_held(name, FENCE_LOCK_TAKEOVER))
 		return NULL;
-	return fence_verdict(ERRCODE_ACTIVE_SQL_TRANSACTION,
-						 psprintf("resource \"%.*s\" was acquired in this transaction",
-								  name->len, name->data),
-						 "The transaction's snapshot is older than the acquisition and may miss the last commit of the previous holder.",
-						 "At this isolation level, acquire in a transaction of its own and present the token in the next one.");
+	verdict = fence_verdict(ERRCODE_ACTIVE_SQL_TRANSACTION,
+							psprintf("resource \"%.*s\" was acquired in this transaction",
+									 name->len, name->data),
+							"The transaction's snapshot is older than the acquisition and may miss the last commit of the previous holder.",
+							"At this isolation level, acquire in a transaction of its own and present the token in the next one.");
+	return fence_verdict_about(verdict, name, token->number, token->number);
 }
 
 /* A token that is the mark, presented for the first time. */
@@ -364,7 +368,7 @@ present_equal(const FenceToken *token, const FenceRow *row,
 	if (verdict == NULL && lease_in_postgres(token->lease))
 		verdict = fence_judge_lease(name, token->number, row);
 	if (verdict == NULL)
-		verdict = judge_snapshot(name);
+		verdict = judge_snapshot(token);
 	if (verdict == NULL)
 		verdict = judge_store(token, row, &answer);
 	if (verdict != NULL)

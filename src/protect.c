@@ -371,13 +371,9 @@ static void
 check_store(const char *lease)
 {
 	FenceRedis *redis = NULL;
-	const FenceVerdict *problem;
 
-	if (!fence_lease_in_store(lease))
-		return;
-	problem = fence_redis_find(lease, &redis);
-	if (problem != NULL)
-		fence_verdict_report(ERROR, problem, NULL);
+	if (fence_lease_in_store(lease))
+		fence_verdict_raise(ERROR, fence_redis_find(lease, &redis), NULL);
 }
 
 static const char *
@@ -452,8 +448,7 @@ fence_protect(PG_FUNCTION_ARGS)
 	check_protectable(relation);
 	site.relation = relation;
 	problem = fence_policy_bind(policy, relation, &site.attnum);
-	if (problem != NULL)
-		fence_verdict_report(ERROR, problem, &site);
+	fence_verdict_raise(ERROR, problem, &site);
 
 	SPI_connect();
 	create_triggers(relation, policy);

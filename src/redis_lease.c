@@ -279,12 +279,12 @@ judge_answer(const FenceRedisOptions *options, const char *server,
 /*
  * Finds the server of this name, and whether the user may use it.
  */
-const FenceVerdict *
+FenceVerdict *
 fence_redis_find(const char *server, FenceRedis **redis)
 {
 	Oid			serverid;
 	Oid			mapping;
-	const FenceVerdict *verdict;
+	FenceVerdict *verdict;
 
 	verdict = fence_redis_server_find(server, &serverid, &mapping);
 	if (verdict == NULL)
@@ -421,10 +421,8 @@ static FenceRedis *
 server_of_row(const char *server)
 {
 	FenceRedis *redis = NULL;
-	const FenceVerdict *verdict = fence_redis_find(server, &redis);
 
-	if (verdict != NULL)
-		fence_verdict_report(ERROR, verdict, NULL);
+	fence_verdict_raise(ERROR, fence_redis_find(server, &redis), NULL);
 	return redis;
 }
 
@@ -468,6 +466,5 @@ fence_redis_give_back(const char *server, const FenceName *name,
 		if (reply.status != FENCE_REPLY_GOOD)
 			verdict = no_answer(server, name, &reply);
 	}
-	if (verdict != NULL)
-		fence_verdict_report(WARNING, verdict, NULL);
+	fence_verdict_raise(WARNING, verdict, NULL);
 }

@@ -18,8 +18,7 @@
 /* A value of our own is a random number of 128 bits in hex. */
 #define FENCE_REDIS_VALUE_LEN	32
 
-extern const FenceVerdict *fence_redis_find(const char *server,
-											FenceRedis **redis);
+extern FenceVerdict *fence_redis_find(const char *server, FenceRedis **redis);
 extern bool fence_redis_asked_at(const FenceRedis *redis, bool commit);
 extern const FenceVerdict *fence_redis_vouch(FenceRedis *redis,
 											 const char *server,

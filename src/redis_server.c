@@ -367,7 +367,7 @@ fence_redis_validator(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-static const FenceVerdict *
+static FenceVerdict *
 no_such_server(const char *name)
 {
 	return fence_verdict(ERRCODE_UNDEFINED_OBJECT,
@@ -397,7 +397,7 @@ find_mapping(Oid server)
  * Finds a server and the user's mapping for it, InvalidOid if there is none.
  * Returns a verdict, 42704, 42809 or 42501, if the server cannot be used.
  */
-const FenceVerdict *
+FenceVerdict *
 fence_redis_server_find(const char *name, Oid *server, Oid *mapping)
 {
 	ForeignServer *found = GetForeignServerByName(name, true);

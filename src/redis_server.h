@@ -54,8 +54,8 @@ typedef struct FenceRedisOptions
 	uint32		fingerprint;	/* of all that are set */
 } FenceRedisOptions;
 
-extern const FenceVerdict *fence_redis_server_find(const char *name,
-												   Oid *server, Oid *mapping);
+extern FenceVerdict *fence_redis_server_find(const char *name, Oid *server,
+											 Oid *mapping);
 extern void fence_redis_server_options(Oid server, Oid mapping,
 									   FenceRedisOptions *options);
 extern const char *fence_next_sentinel(const char *list, char *host,

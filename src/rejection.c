@@ -48,9 +48,9 @@ typedef struct Rejection
 } Rejection;
 
 /*
- * When a rejection of some kind was logged last.  Kinds share an entry where
- * their hashes say so; then one of them may be silent for too long, but none
- * fills the log.
+ * When a rejection of some kind was logged last.  A kind is in one of a few
+ * entries that its hash says.  When other kinds have been logged there in the
+ * last minute, it is silent: none fills the log.
  */
 typedef struct LogLimit
 {
@@ -60,6 +60,7 @@ typedef struct LogLimit
 } LogLimit;
 
 #define LOG_LIMITS		1024
+#define LOG_CHOICES		8
 #define LOG_INTERVAL	USECS_PER_MINUTE
 
 typedef struct Ring
@@ -116,6 +117,28 @@ describe(Rejection *rejection, const FenceVerdict *verdict, Oid relid,
 }
 
 /*
+ * The entry of this kind, or the one for it to take: that which was used
+ * least recently.
+ */
+static LogLimit *
+find_limit(Ring *ring, uint64 kind)
+{
+	LogLimit   *oldest = NULL;
+	int			i;
+
+	for (i = 0; i < LOG_CHOICES; i++)
+	{
+		LogLimit   *limit = &ring->limits[(kind + i) % LOG_LIMITS];
+
+		if (limit->kind == kind)
+			return limit;
+		if (oldest == NULL || limit->logged < oldest->logged)
+			oldest = limit;
+	}
+	return oldest;
+}
+
+/*
  * May this one go to the log?  At most one a minute of each kind: SQLSTATE
  * and resource.
  */
@@ -130,7 +153,7 @@ may_log(Ring *ring, const Rejection *rejection, int64 *silent)
 							   rejection->resource_len,
 							   rejection->sqlstate ^
 							   ((uint64) rejection->dbid << 32));
-	limit = &ring->limits[kind % LOG_LIMITS];
+	limit = find_limit(ring, kind);
 	same = (limit->kind == kind);
 	/* a clock that was set back must not silence the log */
 	if (rejection->at >= limit->logged &&

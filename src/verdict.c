@@ -82,12 +82,13 @@ fence_verdict_report(int elevel, const FenceVerdict *verdict,
 }
 
 /*
- * Raises a verdict, if there is one, on what is neither a token nor a write:
+ * The same, if there is a verdict, for what is neither a token nor a write:
  * the record of these is not for it.
  */
 void
-fence_verdict_raise(const FenceVerdict *verdict)
+fence_verdict_raise(int elevel, const FenceVerdict *verdict,
+					const FenceSite *site)
 {
 	if (verdict != NULL)
-		report(ERROR, verdict, NULL);
+		report(elevel, verdict, site);
 }

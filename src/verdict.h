@@ -47,6 +47,7 @@ extern FenceVerdict *fence_verdict_about(FenceVerdict *verdict,
 										 int64 presented, int64 mark);
 extern void fence_verdict_report(int elevel, const FenceVerdict *verdict,
 								 const FenceSite *site);
-extern void fence_verdict_raise(const FenceVerdict *verdict);
+extern void fence_verdict_raise(int elevel, const FenceVerdict *verdict,
+								const FenceSite *site);
 
 #endif							/* FENCE_VERDICT_H */

@@ -37,6 +37,7 @@ sql($node, q{
 	CREATE TABLE stock (w text NOT NULL, qty int);
 	CREATE TABLE job (id int PRIMARY KEY, tok bigint);
 	CREATE TABLE quiet (id int);
+	CREATE TABLE plain (id int);
 	INSERT INTO stock VALUES ('a', 0), ('b', 0);
 	INSERT INTO job VALUES (1, 9);
 	SELECT fence.protect('stock', 'st:{w}'), fence.protect('job', 'job:{id}', 'tok', 'row');
@@ -86,6 +87,8 @@ foreach my $way (@ways)
 		[ 'PF003', q{SELECT fence.check('two', 3, 'x'); SELECT fence.check('two', 3, 'y')}, 'two|3|3||PF003|f' ],
 		[ 'PF004', q{SELECT fence.check('st:a', 7)}, 'st:a|7|1||PF004|f' ],
 		[ 'PF005', q{SELECT fence.check('ext', 500, lease => 'postgres')}, 'ext|500|500||PF005|f' ],
+		[ '25001', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT fence.acquire('rr', 'h'); SELECT fence.check('rr', 1); ROLLBACK}, 'rr|1|1||25001|f' ],
+		[ '42704', q{SELECT fence.check('two', 3, 'x', 'no such server')}, 'two|3|||42704|f' ],
 		[ 'PF001 in one transaction', q{BEGIN; SELECT fence.check('up', 5); SELECT fence.check('up', 4); ROLLBACK}, 'up|4|5||PF001|f' ],
 		[ 'observed', q{INSERT INTO quiet VALUES (1)}, 'quiet|||quiet|PF002|t' ])
 	{
@@ -94,6 +97,14 @@ foreach my $way (@ways)
 		sqlstate($node, $statements);
 		gives($node, $last, $expected, "$how: $what");
 	}
+
+	# What is neither a token nor a write is on record nowhere
+	my $recorded = q{SELECT (SELECT count(*) FROM fence.rejections), (SELECT count(*) FROM fence.stat_tables)};
+	my $before = sql($node, $recorded);
+	refuses($node, q{SELECT fence.protect('plain', 'p:{no such column}')}, '42703', "$how: no guard for a column that is not there");
+	refuses($node, q{SELECT fence.protect('plain', 'p', lease => 'no such server')}, '42704', '... or a server');
+	refuses($node, q{SELECT fence.acquire('two', 'x', lease => 'no such server')}, '42704', '... nor a lease');
+	gives($node, $recorded, $before, '... and no record of that');
 
 	# Late at COMMIT: the writer has an application name, and its role is that of SET ROLE
 	sql($node, q{SELECT fence.check('late', 1)});
@@ -169,6 +180,11 @@ foreach my $way (@ways)
 		sqlstate($node, q{SELECT fence.check('st:a', 7)});
 		is(join(' ', map { $_->{not_logged} } grep { $_->{sqlstate} eq 'PF004' } log_lines($offset)), '0 20', '... and the next one says how many were left out');
 	}
+	# many of a kind at once do not silence each other
+	sql($node, q{SELECT fence.check('log ' || n, 2) FROM generate_series(1, 300) n});
+	sql($node, q{DO $$ BEGIN FOR n IN 1 .. 300 LOOP
+		BEGIN PERFORM fence.check('log ' || n, 1); EXCEPTION WHEN SQLSTATE 'PF001' THEN NULL; END; END LOOP; END $$});
+	is(scalar(grep { ($_->{resource} // '') =~ /^log / } log_lines($offset)), 300, '... and one for each of many');
 	# the name is data, whatever is in it
 	my $odd = qq{odd"\\\n{}'};
 	(my $literal = $odd) =~ s/'/''/g;

@@ -82,6 +82,11 @@ gives($watcher, $last, 'r|3||PF006|t', 'let through: on record as observed');
 $fake->behave;
 $redis->does('SET', 'r', 'a', 'PX', 600000);
 alter_server($session, 'f', on_unreachable => undef);
+gives($session, q{SELECT acquired FROM fence.acquire('mine', 'a', '1 min', lease => 'f')}, 't', 'a lease of ours');
+$fake->behave(refuse => 1, lose => 1);
+gives($session, q{SELECT fence.release('mine', 1)}, 't', '... that Redis does not hear the end of');
+gives($watcher, $last, 'r|3||PF006|t', '... is nothing that was refused');
+$fake->behave;
 
 # Each server for itself; reset
 gives($session, q{SELECT fence.check('r', 3, 'a', 'g')}, 't', 'another server');
