@@ -191,6 +191,14 @@ remember_name(const FenceName *name)
 	joined_name.data = joined_name_data;
 }
 
+/* The wait for the resource ends, or goes on as one for another. */
+static void
+count_wait(int64 now)
+{
+	fence_stats_wait(&joined_name, now - joined_at);
+	joined_at = now;
+}
+
 /*
  * Waits for this resource from now on.  A place in the queue is kept: who
  * wants several resources changes from one to the other with it.
@@ -210,6 +218,8 @@ fence_wait_join(const FenceName *name)
 		queue = fence_shared(FENCE_PART_QUEUE);
 	if (queue == NULL)
 		return true;
+	if (joined_level > 0 && joined_name.key != name->key)
+		count_wait(now);
 	remember_name(name);
 	self = &queue->waiters[fence_proc_number()];
 	LWLockAcquire(&queue->lock, LW_EXCLUSIVE);
@@ -252,7 +262,7 @@ fence_wait_leave(void)
 	if (first != NULL)
 		SetLatch(&ProcGlobal->allProcs[first - queue->waiters].procLatch);
 	LWLockRelease(&queue->lock);
-	fence_stats_wait(&joined_name, now - joined_at);
+	count_wait(now);
 }
 
 /*

@@ -244,6 +244,8 @@ sleep 0.3;
 is(acquire($pong, 'many 1', 'pong', '100 ms'), 2, 'what acquire_many() does not wait for now is free for others');
 sql($holder, qq{SELECT fence.release('many 2', $two)});
 is($ping->wait->output, 't', '... and it gets both in the end');
+gives($node, q{SELECT resource, wait_time > '0', (SELECT sum(n) > 0 FROM unnest(wait_histogram) n) FROM fence.stat_resources WHERE resource LIKE 'many _' ORDER BY 1},
+	"many 1|t|t\nmany 2|t|t", '... having waited for both');
 
 # No counter of waiters was left behind: a lease that is free is to be had at once.
 foreach my $resource ('queue', 'order', 'gone 3', 'stuck 2')
