@@ -27,7 +27,10 @@ sql($node, q{
 	GRANT pg_monitor TO watcher;
 	CREATE TABLE stock (w text NOT NULL, qty int);
 	INSERT INTO stock VALUES ('a', 1);
-	SELECT fence.protect('stock', 'st:{w}')});
+	SELECT fence.protect('stock', 'st:{w}');
+	CREATE TABLE seen (w text NOT NULL);
+	INSERT INTO seen VALUES ('a');
+	SELECT fence.protect('seen', 'seen', mode => 'observe')});
 acquire($node, 'st:a', 'a', '1 hour');
 sql($node, q{SELECT fence.acquire('st:a', 'b', '1 s', '300 ms'); SELECT fence.release('st:a', 1)});
 acquire($node, 'st:a', 'b', '1 hour');
@@ -78,15 +81,18 @@ my %expected = (
 	'pg_fence_resource_takeovers_total resource="short"' => 1,
 	'pg_fence_rejections_total resource="st:a" sqlstate="PF001"' => 2,
 	'pg_fence_rejections_total resource="st:a" sqlstate="PF002"' => 1,
+	'pg_fence_rejections_total resource="st:a" sqlstate="PF004"' => 0,
+	'pg_fence_rejections_total resource="short" sqlstate="other"' => 0,
 	'pg_fence_table_rejections_total target="stock"' => 1,
+	'pg_fence_table_observed_total target="seen"' => 0,
 	'pg_fence_table_bypassed_total target="stock"' => 1,
 	'pg_fence_lease_duration_seconds_count kind="held"' => 2,
 	'pg_fence_lease_duration_seconds_count kind="waited"' => 1,
 	'pg_fence_lease_duration_seconds_bucket kind="held" le="+Inf"' => 2,
 	'pg_fence_lease_duration_seconds_bucket kind="waited" le="0.01"' => 0,
 	'pg_fence_lease_duration_seconds_bucket kind="waited" le="86400"' => 1,
-	'pg_fence_leases_count state="held"' => 2,
-	'pg_fence_leases_count state="free"' => 0);
+	'pg_fence_leases_resources state="held"' => 2,
+	'pg_fence_leases_resources state="free"' => 0);
 foreach my $metric (sort keys %expected)
 {
 	is($value->{$metric}, $expected{$metric}, $metric);
@@ -190,7 +196,8 @@ while (@pending)
 	$prometheus->pump_nb;
 	sqlstate($load, $_) foreach q{SELECT fence.release('load', token) FROM fence.acquire('load', 'a') WHERE acquired},
 	  q{SELECT fence.acquire('st:a', 'x', '1 s', '10 ms')}, q{SELECT fence.check('st:a', 1)},
-	  q{SELECT fence.check('far', 1, 'b', 'gone')}, q{SELECT fence.check('far', 1, 'b', 'gone_2')};
+	  q{SELECT fence.check('far', 1, 'b', 'gone')}, q{SELECT fence.check('far', 1, 'b', 'gone_2')},
+	  q{UPDATE stock SET qty = 2}, q{UPDATE seen SET w = 'b'}, q{SET pg_fence.bypass = on; UPDATE stock SET qty = 3; RESET pg_fence.bypass};
 	@pending = grep { !answered($_) } @pending;
 	last if time > $end;
 	sleep 0.5;
@@ -252,7 +259,7 @@ do
 	$value = scrape();
 } until ($value && %$value);
 is(join(' ', sort grep { !/^pg_fence_leases_/ } keys %$value), '', 'without shared memory: no statistics');
-is($value->{'pg_fence_leases_count state="held"'}, 2, '... but leases');
+is($value->{'pg_fence_leases_resources state="held"'}, 2, '... but leases');
 $exporter->signal('TERM');
 $exporter->finish;
 
