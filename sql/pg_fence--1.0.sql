@@ -634,7 +634,7 @@ WITH span AS MATERIALIZED (
 ), lease AS (
 	SELECT h.holder, h.token, h.acquired_at, h.ended_at, h.ended
 	FROM fence.history h
-	WHERE h.resource = timeline.resource
+	WHERE h.resource = timeline.resource AND h.ended_at > (SELECT start FROM span)
 	UNION ALL
 	-- the one that nobody has ended
 	SELECT l.holder, l.token, l.acquired_at, CASE l.state WHEN 'expired' THEN least(l.expires_at, s.stop) END, l.state

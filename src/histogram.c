@@ -149,7 +149,7 @@ fence_histogram_percentile(PG_FUNCTION_ARGS)
 	if (!(fraction >= 0 && fraction <= 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid fraction: %g", fraction),
+				 errmsg("invalid fraction: %.15g", fraction),
 				 errdetail("It must be between 0 and 1.")));
 	if (total == 0)
 		PG_RETURN_NULL();

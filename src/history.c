@@ -136,7 +136,7 @@ fence_history_init(void)
 {
 	DefineCustomIntVariable("pg_fence.history",
 							"How long fence.timeline() remembers leases that have ended.",
-							"0 remembers none.",
+							"0 adds none.",
 							&history, 0, 0, 366 * 24 * 60, PGC_SUSET,
 							GUC_UNIT_MIN, NULL, NULL, NULL);
 }
