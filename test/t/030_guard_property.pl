@@ -1,5 +1,5 @@
 # test/torture/guard against a server of its own: random writes of every kind, against a model.
-# Always the same statements, so that what fails is what has changed.
+# One session always makes the same statements, so that what fails is what has changed.
 # FENCE_LONG: 100 000 others, which must take less than five minutes, then sessions for as long.
 
 use strict;
