@@ -165,11 +165,14 @@ wake(uint64 key)
 bool
 fence_wait_turn(const FenceName *name)
 {
-	WaitQueue  *queue = occupied_queue();
+	WaitQueue  *queue;
 	int64		now = now_usecs();
 	uint64		ticket = PG_UINT64_MAX;
 	Waiter	   *first;
 
+	/* A session that has not attached would not see who waits. */
+	(void) fence_shared_attach();
+	queue = occupied_queue();
 	if (queue == NULL)
 		return true;
 	LWLockAcquire(&queue->lock, LW_EXCLUSIVE);
@@ -180,6 +183,19 @@ fence_wait_turn(const FenceName *name)
 		call(queue, first, now);
 	LWLockRelease(&queue->lock);
 	return first == NULL;
+}
+
+/*
+ * Somebody waits for this resource no more: whoever is the first now learns
+ * it.  Under the lock.
+ */
+static void
+notify_first(WaitQueue *queue, uint64 key, int64 now)
+{
+	Waiter	   *first = first_waiter(queue, key, PG_UINT64_MAX, now);
+
+	if (first != NULL)
+		SetLatch(&ProcGlobal->allProcs[first - queue->waiters].procLatch);
 }
 
 static void
@@ -211,6 +227,7 @@ fence_wait_join(const FenceName *name)
 {
 	WaitQueue  *queue = NULL;
 	Waiter	   *self;
+	uint64		before;
 	int64		now = now_usecs();
 	bool		first;
 
@@ -226,28 +243,30 @@ fence_wait_join(const FenceName *name)
 	if (joined_level == 0)
 	{
 		self->dbid = MyDatabaseId;
+		self->key = name->key;
 		self->ticket = queue->next_ticket++;
 		pg_atomic_fetch_add_u32(&queue->waiting, 1);
 		joined_level = GetCurrentTransactionNestLevel();
 		joined_at = now;
 	}
+	before = self->key;
 	self->key = name->key;
 	self->called = 0;
+	if (before != name->key)
+		notify_first(queue, before, now);
 	first = first_waiter(queue, name->key, self->ticket, now) == NULL;
 	LWLockRelease(&queue->lock);
 	return first;
 }
 
 /*
- * Waits no more, with or without success.  The next one learns that he is the
- * first now.
+ * Waits no more, with or without success.
  */
 void
 fence_wait_leave(void)
 {
 	WaitQueue  *queue = fence_shared(FENCE_PART_QUEUE);
 	Waiter	   *self;
-	Waiter	   *first;
 	int64		now;
 
 	if (joined_level == 0)
@@ -258,9 +277,7 @@ fence_wait_leave(void)
 	LWLockAcquire(&queue->lock, LW_EXCLUSIVE);
 	self->dbid = InvalidOid;
 	pg_atomic_fetch_sub_u32(&queue->waiting, 1);
-	first = first_waiter(queue, self->key, PG_UINT64_MAX, now);
-	if (first != NULL)
-		SetLatch(&ProcGlobal->allProcs[first - queue->waiters].procLatch);
+	notify_first(queue, self->key, now);
 	LWLockRelease(&queue->lock);
 	count_wait(now);
 }

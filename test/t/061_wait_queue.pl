@@ -216,6 +216,30 @@ foreach my $when (sort keys %late)
 	under($sorted[-1], 2, '... each time');
 }
 
+# Nobody overtakes the one who has been called, not even a session that has done nothing so far.
+# Where that takes more than a tenth of a second, the turn has passed.
+my $stood_back = 0;
+my $called_pid = $ping->backend;
+foreach my $try (1 .. 5)
+{
+	my $resource = "fresh $try";
+	my $fresh = session($node);
+
+	$fresh->does('SELECT 1');
+	$token = acquire($holder, $resource, 'holder');
+	$ping->send(request($resource, 'called'));
+	wait_for_waiters(1);
+	kill 'STOP', $called_pid;
+	sql($holder, qq{SELECT fence.release('$resource', $token)});
+	$stood_back = $fresh->ask("SELECT acquired FROM fence.acquire('$resource', 'fresh')") eq 'f';
+	kill 'CONT', $called_pid;
+	sql($fresh, qq{SELECT fence.break_lease('$resource')}) unless $stood_back;
+	like($ping->wait->output, qr/^t/, 'who was called gets the lease');
+	$fresh->quit;
+	last if $stood_back;
+}
+ok($stood_back, '... before a session that has just come');
+
 # Stuck: a waiter that is stopped lets its turn pass.
 $token = acquire($holder, 'stuck', 'holder');
 my $stuck = session($node);
@@ -246,6 +270,27 @@ sql($holder, qq{SELECT fence.release('many 2', $two)});
 is($ping->wait->output, 't', '... and it gets both in the end');
 gives($node, q{SELECT resource, wait_time > '0', (SELECT sum(n) > 0 FROM unnest(wait_histogram) n) FROM fence.stat_resources WHERE resource LIKE 'many _' ORDER BY 1},
 	"many 1|t|t\nmany 2|t|t", '... having waited for both');
+
+# When it moves on to another one, the next in the queue learns it.
+my @moved;
+foreach my $round (1 .. 8)
+{
+	my ($from, $to) = ("from $round", "to $round");
+
+	acquire($holder, $_, 'holder') foreach $from, $to;
+	$ping->send(qq{SELECT bool_and(acquired) FROM fence.acquire_many('{$from,$to}', 'many', '1 min', '1 min')});
+	wait_for_waiters(1);
+	$pong->send(qq{SELECT acquired, extract(epoch FROM clock_timestamp()) FROM fence.acquire('$from', 'next', '1 min', '1 min')});
+	wait_for_waiters(2);
+	my $released = sql($holder, qq{BEGIN; SELECT fence.release('$from', 1); SELECT extract(epoch FROM clock_timestamp()); COMMIT});
+	$released =~ s/.*\n//s;
+	$pong->wait;
+	push @moved, (split /\|/, $pong->output)[1] - $released;
+	sql($holder, qq{SELECT fence.release('$from', 2), fence.release('$to', 1)});
+	is($ping->wait->output, 't', 'acquire_many() that has moved on');
+}
+@moved = sort { $a <=> $b } @moved;
+under($moved[ @moved / 2 ], 0.05, '... the next one is woken');
 
 # No counter of waiters was left behind: a lease that is free is to be had at once.
 foreach my $resource ('queue', 'order', 'gone 3', 'stuck 2')
