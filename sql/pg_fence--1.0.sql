@@ -644,7 +644,7 @@ WITH span AS MATERIALIZED (
 	-- neither no time nor all of it has one
 	SELECT s.*, nullif(nullif(extract(epoch FROM s.stop - s.start), 0), 'Infinity') AS length FROM span s
 ), part AS (
-	SELECT l.*, coalesce(l.ended_at, s.stop) - l.acquired_at AS held,
+	SELECT l.*, greatest(coalesce(l.ended_at, s.stop) - l.acquired_at, '0') AS held,
 		-- in characters from the left
 		floor(width * extract(epoch FROM greatest(l.acquired_at, s.start) - s.start) / s.length)::integer AS left_end,
 		ceil(width * extract(epoch FROM coalesce(l.ended_at, s.stop) - s.start) / s.length)::integer AS right_end

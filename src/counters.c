@@ -65,8 +65,6 @@ typedef struct Row
 	char		key[KEY_HERE];	/* as much of it as there is room for */
 } Row;
 
-StaticAssertDecl(sizeof(Row) == 128, "a row is not two cache lines");
-
 struct FenceCounters
 {
 	LWLock		lock;

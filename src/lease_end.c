@@ -24,8 +24,9 @@ void
 fence_lease_ended(const FenceName *name, FenceRow *row, FenceLeaseEnd end,
 				  TimestampTz now)
 {
-	TimestampTz ended_at = Min(now, row->expires_at);
-	int64		held = Max(0, ended_at - row->acquired_at);
+	/* Not before it began, should the clock have been set back. */
+	TimestampTz ended_at = Max(row->acquired_at, Min(now, row->expires_at));
+	int64		held = ended_at - row->acquired_at;
 
 	if (end == FENCE_LEASE_TAKEN_OVER)
 		row->takeovers++;
