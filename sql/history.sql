@@ -40,6 +40,14 @@ SELECT acquired FROM fence.acquire('history-3', 'gone', '1 ms');
 SELECT pg_sleep(0.01);
 SELECT holder, ended, ended_at IS NOT NULL AS has_end, held = '1 ms' AS held FROM fence.timeline('history-3');
 
+-- not before it began, as the clock was set back
+SELECT acquired FROM fence.acquire('history-4', 'late', '1 hour');
+UPDATE fence.resource SET acquired_at = acquired_at + '1 day', expires_at = expires_at + '1 day' WHERE name = 'history-4';
+SELECT ended, held FROM fence.timeline('history-4');
+SELECT fence.release('history-4', 1);
+SELECT ended, held FROM fence.timeline('history-4');
+SELECT hold_total FROM fence.leases WHERE resource = 'history-4';
+
 -- The bar: 10 characters for 10 hours. Made up, as the clock cannot be set.
 INSERT INTO fence.history
 SELECT 'bars', n, 'h' || n, clock_timestamp() - f - interval '1 s', clock_timestamp() - t - interval '1 s', 'released'

@@ -30,7 +30,10 @@ sql($node, q{
 	SELECT fence.protect('stock', 'st:{w}');
 	CREATE TABLE seen (w text NOT NULL);
 	INSERT INTO seen VALUES ('a');
-	SELECT fence.protect('seen', 'seen', mode => 'observe')});
+	SELECT fence.protect('seen', 'seen', mode => 'observe');
+	CREATE TABLE part (w text NOT NULL) PARTITION BY LIST (w);
+	CREATE TABLE part_a PARTITION OF part FOR VALUES IN ('a');
+	SELECT fence.protect('part', 'part:{w}')});
 acquire($node, 'st:a', 'a', '1 hour');
 sql($node, q{SELECT fence.acquire('st:a', 'b', '1 s', '300 ms'); SELECT fence.release('st:a', 1)});
 acquire($node, 'st:a', 'b', '1 hour');
@@ -85,6 +88,7 @@ my %expected = (
 	'pg_fence_rejections_total resource="short" sqlstate="other"' => 0,
 	'pg_fence_table_rejections_total target="stock"' => 1,
 	'pg_fence_table_observed_total target="seen"' => 0,
+	'pg_fence_table_rejections_total target="part_a"' => 0,
 	'pg_fence_table_bypassed_total target="stock"' => 1,
 	'pg_fence_lease_duration_seconds_count kind="held"' => 2,
 	'pg_fence_lease_duration_seconds_count kind="waited"' => 1,
@@ -213,13 +217,15 @@ $load->quit;
 $prometheus->signal('TERM');
 $prometheus->finish;
 
-# One label does not come twice, which the exporter takes for an error: of what was dropped, and
-# of what gave way to others
+# One label does not come twice, which the exporter takes for an error: of what was dropped, of
+# what gave way to others, and of a table with a second guard, made by hand
+sql($node, q{CREATE TRIGGER zz AFTER INSERT ON seen FOR EACH ROW EXECUTE FUNCTION fence.guard('resource=s:{w}', 'marks=resource')});
 sql($node, 'DROP SERVER gone CASCADE; DROP SERVER gone_2 CASCADE');
 sql($node, q{SELECT fence.check(n::text, 1) FROM generate_series(1, 20) n});
 sql($node, q{SELECT fence.check('(others)', 1)}) foreach 1 .. 5;
 $value = scrape() // {};
 is(scalar(grep { /^pg_fence_redis/ } keys %$value), 0, 'servers that were dropped');
+is($value->{'pg_fence_table_bypassed_total target="seen"'}, 0, 'a table with two guards');
 is($value->{'pg_fence_resource_checks_total resource="(others)"'}, 5, 'a resource with an odd name');
 cmp_ok($value->{'pg_fence_resource_checks_total resource=""'} // 0, '>', 10, 'and those that gave way, without a name');
 
