@@ -605,7 +605,7 @@ CREATE INDEX history_resource_idx ON fence.history (resource, ended_at);
 CREATE INDEX history_ended_at_idx ON fence.history (ended_at);
 
 COMMENT ON TABLE fence.history IS
-	'Leases that have ended, see fence.timeline(). Written while pg_fence.history is on, pruned by itself.';
+	'Leases that have ended, see fence.timeline(). Written and pruned while pg_fence.history is on.';
 COMMENT ON COLUMN fence.history.resource IS 'what was leased';
 COMMENT ON COLUMN fence.history.token IS 'fencing token of the lease';
 COMMENT ON COLUMN fence.history.holder IS 'who held it';

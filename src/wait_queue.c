@@ -227,15 +227,17 @@ fence_wait_join(const FenceName *name)
 {
 	WaitQueue  *queue = NULL;
 	Waiter	   *self;
-	uint64		before;
+	uint64		before = joined_name.key;
 	int64		now = now_usecs();
+	bool		moves;
 	bool		first;
 
 	if (fence_shared_attach())
 		queue = fence_shared(FENCE_PART_QUEUE);
 	if (queue == NULL)
 		return true;
-	if (joined_level > 0 && joined_name.key != name->key)
+	moves = joined_level > 0 && before != name->key;
+	if (moves)
 		count_wait(now);
 	remember_name(name);
 	self = &queue->waiters[fence_proc_number()];
@@ -243,16 +245,14 @@ fence_wait_join(const FenceName *name)
 	if (joined_level == 0)
 	{
 		self->dbid = MyDatabaseId;
-		self->key = name->key;
 		self->ticket = queue->next_ticket++;
 		pg_atomic_fetch_add_u32(&queue->waiting, 1);
 		joined_level = GetCurrentTransactionNestLevel();
 		joined_at = now;
 	}
-	before = self->key;
 	self->key = name->key;
 	self->called = 0;
-	if (before != name->key)
+	if (moves)
 		notify_first(queue, before, now);
 	first = first_waiter(queue, name->key, self->ticket, now) == NULL;
 	LWLockRelease(&queue->lock);
